@@ -1,0 +1,1 @@
+"""Runs teams of LLM agents on real work."""

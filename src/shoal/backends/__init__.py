@@ -1,0 +1,1 @@
+"""Where things run: processes and their guardian."""

@@ -1,0 +1,1 @@
+"""The nouns of Shoal and their rules: pure, and importing nothing above."""

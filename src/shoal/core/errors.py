@@ -1,0 +1,134 @@
+"""The exceptions of Shoal: facts as attributes, for callers; surfaces turn them into sentences.
+
+ShoalError
+├── ModelError                    a request to a model failed
+│   ├── Transient                 worth asking again
+│   │   ├── RateLimited           429
+│   │   ├── Overloaded            529, 503
+│   │   ├── ServerFault           other 5xx
+│   │   ├── ConnectionLost        no answer at all
+│   │   ├── StreamCut             the answer broke off
+│   │   └── StreamStalled         no byte for too long
+│   ├── Unauthorized              401, 403
+│   ├── UnknownModel              404, or a name nobody offers
+│   ├── ContextTooLong            the history no longer fits
+│   ├── BadRequest                other 4xx
+│   ├── BadReply                  an answer we cannot read
+│   └── ReplayMismatch            a replayed run was asked something else
+├── NoModel                       nothing is configured
+├── StoreError                    the record cannot be written or read
+│   └── NoSuchSession
+├── SettingsError                 a setting that cannot be used
+├── BudgetError                   a budget that cannot be kept, refused before it starts
+├── MissingExtra                  a part that is not installed
+├── WorkspaceError                a file operation that is refused; its text is for the model
+└── NobodyToAsk                   a question with no person to answer it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ShoalError(Exception):
+    """Everything Shoal raises on purpose."""
+
+
+class ModelError(ShoalError):
+    def __init__(
+        self, message: str, *, provider: str = "", model: str = "", status: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.model = model
+        self.status = status
+
+
+class Transient(ModelError):
+    """Worth asking again. `billed` says whether the provider may count tokens for the lost answer."""
+
+    billed = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        model: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, provider=provider, model=model, status=status)
+        self.retry_after = retry_after
+
+
+class RateLimited(Transient): ...
+
+
+class Overloaded(Transient): ...
+
+
+class ServerFault(Transient): ...
+
+
+class ConnectionLost(Transient): ...
+
+
+class StreamCut(Transient):
+    billed = True
+
+
+class StreamStalled(Transient):
+    billed = True
+
+
+class Unauthorized(ModelError): ...
+
+
+class UnknownModel(ModelError): ...
+
+
+class ContextTooLong(ModelError): ...
+
+
+class BadRequest(ModelError): ...
+
+
+class BadReply(ModelError): ...
+
+
+class ReplayMismatch(ModelError): ...
+
+
+class NoModel(ShoalError): ...
+
+
+class StoreError(ShoalError):
+    def __init__(self, message: str, *, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class NoSuchSession(StoreError): ...
+
+
+class SettingsError(ShoalError):
+    def __init__(self, message: str, *, path: Path | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.line = line
+
+
+class BudgetError(ShoalError): ...
+
+
+class MissingExtra(ShoalError):
+    def __init__(self, need: str, extra: str) -> None:
+        super().__init__(f"{need} needs an optional part. Install it with: pip install 'shoal[{extra}]'")
+        self.extra = extra
+
+
+class WorkspaceError(ShoalError): ...
+
+
+class NobodyToAsk(ShoalError): ...

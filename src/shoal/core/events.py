@@ -1,0 +1,190 @@
+"""What happens in a run. `Journaled` events are the record; the others are for whoever looks right now."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
+from shoal.core.messages import Message, ToolResult
+from shoal.core.questions import Answer, Question
+from shoal.core.usage import Usage
+
+PREVIEW = 200
+"""Characters of a text that an event carries; the whole of it is in the transcript."""
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake):
+    agent: AgentId
+
+
+class Journaled(Event, frozen=True):
+    """Appended to the journal before anyone is told."""
+
+
+class Live(Event, frozen=True):
+    """Told, never kept."""
+
+
+class SessionStarted(Journaled, frozen=True):
+    session: SessionId
+    cwd: str
+    model: str
+    mode: str
+    tools: tuple[str, ...]
+    resumed: bool = False
+    version: str = ""
+
+
+class TurnStarted(Journaled, frozen=True):
+    turn: int
+    prompt: str
+    """A preview."""
+
+
+class RequestSent(Journaled, frozen=True):
+    request: RequestId
+    model: str
+
+
+class RequestSettled(Journaled, frozen=True):
+    request: RequestId
+    model: str
+    usage: Usage
+    cost_usd: float | None
+    duration_ms: int
+
+
+class RequestFailed(Journaled, frozen=True):
+    """`billed` requests may cost something nobody told us: they are listed as unsettled."""
+
+    request: RequestId
+    reason: str
+    billed: bool
+    retry_in: float | None = None
+
+
+class AssistantSaid(Journaled, frozen=True):
+    entry: EntryId
+    preview: str
+    tool_uses: int
+
+
+class ToolStarted(Journaled, frozen=True):
+    call: str
+    tool: str
+    preview: str
+
+
+class ToolFinished(Journaled, frozen=True):
+    call: str
+    tool: str
+    is_error: bool
+    size: int
+    duration_ms: int
+    preview: str
+
+
+class PermissionDenied(Journaled, frozen=True):
+    call: str
+    tool: str
+    reason: str
+
+
+class Asked(Journaled, frozen=True):
+    question: Question
+
+
+class Answered(Journaled, frozen=True):
+    question: str
+    answer: Answer
+
+
+class ConversationCompacted(Journaled, frozen=True):
+    trigger: str
+    tokens_before: int
+
+
+class FileChanged(Journaled, frozen=True):
+    turn: int
+    path: str
+
+
+class Noted(Journaled, frozen=True):
+    """Something a person should know: a torn line dropped, a setting ignored."""
+
+    text: str
+
+
+EndReason: TypeAlias = Literal[
+    "done", "max_turns", "budget", "deadline", "interrupted", "model_error", "store_error", "error"
+]
+
+
+class TurnEnded(Journaled, frozen=True):
+    turn: int
+    reason: EndReason
+    requests: int
+    detail: str = ""
+    duration_ms: int = 0
+
+
+class SessionEnded(Journaled, frozen=True):
+    """The last line of a run that ended in order."""
+
+
+class Heard(Live, frozen=True):
+    """The model is answering."""
+
+    kind: Literal["text", "thinking", "tool_input"]
+    text: str
+
+
+class Discarded(Live, frozen=True):
+    """What was heard of the current answer does not count: it is asked again."""
+
+    reason: str
+    retry_in: float
+    attempt: int
+
+
+class MessageAdded(Live, frozen=True):
+    """A whole message entered the conversation, as the transcript has it."""
+
+    entry: EntryId
+    message: Message
+    model: str = ""
+    message_id: str = ""
+    usage: Usage | None = None
+    stop_reason: str = ""
+
+
+class ToolReturned(Live, frozen=True):
+    call: str
+    tool: str
+    result: ToolResult
+    data: Any = None
+
+
+class ToolProgress(Live, frozen=True):
+    call: str
+    text: str
+
+
+class Finished(Live, frozen=True):
+    """The end of a run for its caller: the final text, and what it took."""
+
+    reason: EndReason
+    text: str
+    detail: str
+    requests: int
+    usage: Usage
+    cost_usd: float | None
+    duration_ms: int
+    duration_api_ms: int
+    error: Any = None

@@ -1,0 +1,56 @@
+"""Identifiers. All of them come from the session, so that a seed makes a run repeat byte for byte."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from typing import NewType
+
+SessionId = NewType("SessionId", str)
+AgentId = NewType("AgentId", str)
+EntryId = NewType("EntryId", str)
+RequestId = NewType("RequestId", str)
+
+LEAD = AgentId("lead")
+
+
+class Ids:
+    """The session's source of identifiers and randomness; seeded, it repeats itself."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - identifiers and jitter, not secrets
+
+    def uuid(self) -> str:
+        # As uuid.uuid4() does, without the cost of building a UUID object.
+        bits = self.random.getrandbits(128) & ~(0xF << 76) | (4 << 76)
+        bits = bits & ~(0x3 << 62) | (0x2 << 62)
+        text = f"{bits:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def session(self) -> SessionId:
+        return SessionId(self.uuid())
+
+    def entry(self) -> EntryId:
+        return EntryId(self.uuid())
+
+    def request(self) -> RequestId:
+        return RequestId(f"req-{self.random.getrandbits(64):016x}")
+
+    def agent(self) -> AgentId:
+        return AgentId(f"a{self.random.getrandbits(64):016x}")
+
+    def short(self) -> str:
+        return f"{self.random.getrandbits(32):08x}"
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def slug(path: str) -> str:
+    """A directory's name under `projects/`: every character outside [A-Za-z0-9] becomes a dash."""
+    return re.sub(r"[^A-Za-z0-9]", "-", path)

@@ -1,0 +1,83 @@
+"""What is said: provider-neutral messages made of content blocks, shaped like the Messages API."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+# A tool call whose arguments were not JSON keeps them under this key, so that the history stays valid for
+# every provider and the call is answered with an error instead of being run.
+MALFORMED = "__malformed_json__"
+
+
+class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """A part of a message."""
+
+
+class Text(Block, frozen=True, tag="text"):
+    text: str
+
+
+class Thinking(Block, frozen=True, tag="thinking"):
+    """Reasoning a provider signed; sent back unchanged, or the provider refuses the history."""
+
+    thinking: str
+    signature: str = ""
+
+
+class RedactedThinking(Block, frozen=True, tag="redacted_thinking"):
+    data: str
+
+
+class Base64Source(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64"):
+    media_type: str
+    data: str
+
+
+class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url"):
+    url: str
+
+
+class Image(Block, frozen=True, tag="image"):
+    source: Base64Source | UrlSource
+
+
+class ToolUse(Block, frozen=True, tag="tool_use"):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class ToolResult(Block, frozen=True, tag="tool_result"):
+    tool_use_id: str
+    content: str | tuple[Text | Image, ...] = ""
+    is_error: bool = False
+
+
+ContentBlock: TypeAlias = Text | Thinking | RedactedThinking | Image | ToolUse | ToolResult
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    role: Role
+    content: tuple[ContentBlock, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        return tuple(block for block in self.content if isinstance(block, ToolUse))
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=(Text(text=text),))
+
+
+def result_text(result: ToolResult) -> str:
+    """The text of a tool result, with a mark where it holds a picture."""
+    if isinstance(result.content, str):
+        return result.content
+    return "\n".join(b.text if isinstance(b, Text) else "[image]" for b in result.content)

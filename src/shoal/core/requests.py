@@ -1,0 +1,79 @@
+"""A question to a model and what comes back while and after it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.messages import Message
+from shoal.core.usage import Usage
+
+StopReason: TypeAlias = Literal[
+    "end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"
+]
+
+
+class ToolSchema(Struct, frozen=True, kw_only=True):
+    """A tool as a model sees it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """`system`, `tools` and all but the newest messages are the same, byte for byte, from turn to turn."""
+
+    system: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSchema] = ()
+    max_tokens: int | None = None
+    thinking_tokens: int = 0
+    temperature: float | None = None
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    message: Message
+    usage: Usage
+    stop_reason: StopReason
+    model: str
+    """The id the provider answered with, which may differ from the one asked for."""
+    id: str = ""
+
+
+class Sent(Struct, frozen=True):
+    """A request is about to leave; from here on it may cost something."""
+
+
+class TextDelta(Struct, frozen=True):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    text: str
+
+
+class ToolInputDelta(Struct, frozen=True):
+    """A tool call is being written; for progress only, it is never run before it is whole."""
+
+    name: str
+    size: int
+
+
+class Retrying(Struct, frozen=True, kw_only=True):
+    """An attempt failed and another will be made: what was heard of it so far does not count."""
+
+    reason: str
+    delay: float
+    attempt: int
+    billed: bool
+
+
+Delta: TypeAlias = Sent | TextDelta | ThinkingDelta | ToolInputDelta | Retrying
+Hear: TypeAlias = Callable[[Delta], Awaitable[None]]
+
+
+async def unheard(_: Delta) -> None:
+    """For callers that want the reply alone."""

@@ -1,0 +1,66 @@
+"""What a tool is, what it may touch, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.identity import Identity
+from shoal.core.messages import Image, Text
+from shoal.core.requests import ToolSchema
+
+if TYPE_CHECKING:
+    from shoal.core.clock import Clock
+    from shoal.core.ids import Ids
+    from shoal.core.ports import Desk, Processes, Results, Workspace
+
+Progress: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a tool gives back: text (and pictures) for the model, `data` for programs."""
+
+    content: str | tuple[Text | Image, ...]
+    is_error: bool = False
+    data: Mapping[str, Any] | None = None
+
+
+def failed(why: str) -> Outcome:
+    """A failure the model can act on."""
+    return Outcome(content=why, is_error=True)
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """Everything one tool call may reach."""
+
+    call_id: str
+    agent: Identity
+    workspace: Workspace
+    processes: Processes
+    desk: Desk
+    results: Results
+    clock: Clock
+    ids: Ids
+    progress: Progress
+    env: Mapping[str, str]
+
+
+class Tool(Protocol):
+    @property
+    def schema(self) -> ToolSchema: ...
+
+    @property
+    def reads_only(self) -> bool:
+        """Reads run side by side; everything else runs in the order of the calls."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds one call may take; None where the tool keeps its own deadline or waits for a person."""
+        ...
+
+    async def run(self, arguments: Mapping[str, Any], site: Site) -> Outcome:
+        """Arguments of the wrong shape are a failed outcome that names them, not an exception."""
+        ...

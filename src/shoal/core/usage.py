@@ -1,0 +1,62 @@
+"""What a request cost: tokens as the provider counted them, and their price."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens of one or more requests. `input_tokens` excludes what was read from or written to the cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_creation_input_tokens=self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+            cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
+        )
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything the model read."""
+        return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.output_tokens
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cache_write: float | None = None
+    cache_read: float | None = None
+
+    def of(self, usage: Usage) -> float:
+        write = self.input * 1.25 if self.cache_write is None else self.cache_write
+        read = self.input if self.cache_read is None else self.cache_read
+        return (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_creation_input_tokens * write
+            + usage.cache_read_input_tokens * read
+        ) / 1_000_000
+
+
+class ModelCard(Struct, frozen=True, kw_only=True):
+    """What is known about a model before it is asked. `price` is None where nobody told us."""
+
+    id: str
+    provider: str
+    window: int = 128_000
+    max_output: int = 8_192
+    price: Price | None = None
+    images: bool = True
+    tools: bool = True

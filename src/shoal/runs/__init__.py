@@ -1,0 +1,1 @@
+"""What outlives one loop: questions for people, doors into a live run."""

@@ -1,0 +1,1 @@
+"""What people and programs see; they draw and translate."""

@@ -1,0 +1,1 @@
+"""The public test kit: a clock to hold, seeded ids, mock provider servers."""

@@ -1,0 +1,1 @@
+"""The files an agent works on."""

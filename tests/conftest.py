@@ -1,0 +1,21 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test has a home of its own and no keys of the person who runs it."""
+    for name in list(os.environ):
+        if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
+    # Child processes find the same sources as the tests do.
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
