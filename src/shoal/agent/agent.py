@@ -1,0 +1,106 @@
+"""One agent at work: who it is, what it was given, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.agent.conversation import Conversation
+from shoal.core.budget import Purse
+from shoal.core.clock import Clock
+from shoal.core.entries import Billing
+from shoal.core.events import Event, MessageAdded
+from shoal.core.identity import Identity
+from shoal.core.ids import Ids
+from shoal.core.messages import ContentBlock, Message, ToolResult, result_text
+from shoal.core.ports import Desk, Inlet, Model, Permissions, Processes, Results, Workspace
+from shoal.core.requests import Request, ToolSchema
+from shoal.core.tools import Tool
+
+Tell: TypeAlias = Callable[[Event], Awaitable[None]]
+
+BYTES_PER_TOKEN = 4
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What the agent's tools reach, the same for all its calls."""
+
+    workspace: Workspace
+    processes: Processes
+    desk: Desk
+    results: Results
+    env: Mapping[str, str]
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    max_turns: int | None = None
+    result_limit: int = 100_000
+    """Characters of one tool result in the conversation; the rest is read by reference."""
+    compact_at: float = 0.85
+    """The part of the model's window at which the conversation is compacted."""
+    max_tokens: int | None = None
+    thinking_tokens: int = 0
+
+
+class Agent(Struct, kw_only=True):
+    identity: Identity
+    model: Model
+    system: str
+    tools: Mapping[str, Tool]
+    conversation: Conversation
+    surroundings: Surroundings
+    permissions: Permissions
+    purse: Purse
+    inlet: Inlet
+    tell: Tell
+    clock: Clock
+    ids: Ids
+    bounds: Bounds
+    schemas: tuple[ToolSchema, ...] = ()
+    context_tokens: int = 0
+    """What the next request will hold: the provider's last count, and an estimate of what came since."""
+    api_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.schemas = tuple(tool.schema for tool in self.tools.values())
+
+    def request(self, messages: list[Message] | None = None) -> Request:
+        return Request(
+            system=self.system,
+            messages=self.conversation.messages if messages is None else messages,
+            tools=self.schemas,
+            max_tokens=self.bounds.max_tokens,
+            thinking_tokens=self.bounds.thinking_tokens,
+        )
+
+    async def add(
+        self, message: Message, *, billing: Billing | None = None, meta: bool = False, summary: bool = False
+    ) -> None:
+        entry = self.conversation.add(message, billing=billing, meta=meta, summary=summary)
+        if billing is None:
+            self.context_tokens += sum(map(weight, message.content))
+            await self.tell(MessageAdded(agent=self.identity.agent, entry=entry, message=message))
+        else:
+            self.context_tokens = billing.usage.total_tokens
+            await self.tell(
+                MessageAdded(
+                    agent=self.identity.agent,
+                    entry=entry,
+                    message=message,
+                    model=billing.model,
+                    message_id=billing.message_id,
+                    usage=billing.usage,
+                    stop_reason=billing.stop_reason,
+                )
+            )
+
+
+def weight(block: ContentBlock) -> int:
+    """About how many tokens a block takes."""
+    match block:
+        case ToolResult():
+            return len(result_text(block)) // BYTES_PER_TOKEN
+        case _:
+            return len(getattr(block, "text", "")) // BYTES_PER_TOKEN

@@ -1,0 +1,83 @@
+"""One request to the model: told, timed, paid for."""
+
+from __future__ import annotations
+
+from shoal.agent.agent import Agent
+from shoal.core.errors import ModelError, Transient
+from shoal.core.events import Discarded, Heard, RequestFailed, RequestSent, RequestSettled
+from shoal.core.ids import RequestId
+from shoal.core.requests import (
+    Delta,
+    Reply,
+    Request,
+    Retrying,
+    Sent,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+)
+
+
+class _Ear:
+    """Turns what is heard of an answer into events; a retried request is a new request."""
+
+    __slots__ = ("agent", "request", "since")
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.request = RequestId("")
+        self.since = 0.0
+
+    async def hear(self, delta: Delta) -> None:
+        me, tell = self.agent.identity.agent, self.agent.tell
+        match delta:
+            case TextDelta(text):
+                await tell(Heard(agent=me, kind="text", text=text))
+            case ThinkingDelta(text):
+                await tell(Heard(agent=me, kind="thinking", text=text))
+            case ToolInputDelta(name, _):
+                await tell(Heard(agent=me, kind="tool_input", text=name))
+            case Sent():
+                self.request = self.agent.ids.request()
+                self.since = self.agent.clock.monotonic()
+                await tell(RequestSent(agent=me, request=self.request, model=self.agent.model.card.id))
+            case Retrying(reason=reason, delay=delay, attempt=attempt, billed=billed):
+                await self.lost(reason, billed=billed, retry_in=delay)
+                await tell(Discarded(agent=me, reason=reason, retry_in=delay, attempt=attempt))
+
+    async def lost(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
+        if not self.request:
+            return
+        event = RequestFailed(
+            agent=self.agent.identity.agent,
+            request=self.request,
+            reason=reason,
+            billed=billed,
+            retry_in=retry_in,
+        )
+        self.request = RequestId("")
+        await self.agent.tell(event)
+
+
+async def ask(agent: Agent, request: Request) -> tuple[Reply, RequestId]:
+    """The reply and the id of the request that brought it."""
+    ear = _Ear(agent)
+    try:
+        reply = await agent.model.reply(request, ear.hear)
+    except ModelError as error:
+        await ear.lost(str(error), billed=isinstance(error, Transient) and error.billed, retry_in=None)
+        raise
+    seconds = agent.clock.monotonic() - ear.since
+    agent.api_seconds += seconds
+    cost = agent.purse.settle(agent.model.card, reply.usage)
+    await agent.tell(
+        RequestSettled(
+            agent=agent.identity.agent,
+            request=ear.request,
+            model=reply.model,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=round(seconds * 1000),
+        )
+    )
+    return reply, ear.request

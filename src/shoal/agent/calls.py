@@ -1,0 +1,188 @@
+"""Running the tool calls of one message: reads side by side, everything else in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import groupby
+
+from msgspec import Struct
+
+from shoal.agent.agent import Agent
+from shoal.agent.bounding import bounded
+from shoal.core.decisions import Allow, Ask, Deny
+from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
+from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
+from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
+from shoal.core.questions import Allowed, Denied, MayRun
+from shoal.core.tools import Outcome, Site, Tool, failed
+
+
+class _Done(Struct, frozen=True):
+    result: ToolResult
+    milliseconds: int
+
+
+async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
+    """Give every call its result.
+
+    Results enter the conversation in the order of the calls, each as soon as those before it are there:
+    the record of a run does not depend on which of two reads was faster.
+    """
+    for group in _side_by_side(agent, calls):
+        for call in group:
+            await agent.tell(
+                ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=_preview(call))
+            )
+        if len(group) == 1:
+            await _enter(agent, group[0], await _run(agent, group[0]))
+            continue
+        async with asyncio.TaskGroup() as reads:
+            tasks = [reads.create_task(_run(agent, call)) for call in group]
+            for call, task in zip(group, tasks, strict=True):
+                await _enter(agent, call, await task)
+
+
+def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
+    def reads(call: ToolUse) -> bool:
+        tool = agent.tools.get(call.name)
+        return tool is not None and tool.reads_only
+
+    for together, group in groupby(calls, key=reads):
+        if together:
+            yield list(group)
+        else:
+            yield from ([call] for call in group)
+
+
+async def _enter(agent: Agent, call: ToolUse, done: _Done) -> None:
+    await agent.add(Message(role="user", content=(done.result,)))
+    text = result_text(done.result)
+    await agent.tell(
+        ToolFinished(
+            agent=agent.identity.agent,
+            call=call.id,
+            tool=call.name,
+            is_error=done.result.is_error,
+            size=len(text),
+            duration_ms=done.milliseconds,
+            preview=text[:PREVIEW],
+        )
+    )
+
+
+async def _run(agent: Agent, call: ToolUse) -> _Done:
+    since = agent.clock.monotonic()
+    outcome = bounded(
+        await _outcome(agent, call), call, agent.surroundings.results, agent.bounds.result_limit
+    )
+    result = ToolResult(tool_use_id=call.id, content=outcome.content, is_error=outcome.is_error)
+    await agent.tell(
+        ToolReturned(
+            agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=outcome.data
+        )
+    )
+    return _Done(result, round((agent.clock.monotonic() - since) * 1000))
+
+
+async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
+    tool = agent.tools.get(call.name)
+    if tool is None:
+        return failed(_no_such_tool(call.name, list(agent.tools)))
+    if MALFORMED in call.input:
+        return failed(
+            f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
+            f"{str(call.input[MALFORMED])[:PREVIEW]!r}. Call it again with valid arguments."
+        )
+    permitted = await _permitted(agent, call, tool)
+    if isinstance(permitted, Outcome):
+        return permitted
+    return await _guarded(agent, permitted, tool)
+
+
+async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outcome:
+    """The call as it may run (a person may have changed its input), or why it may not."""
+    match agent.permissions.decide(call, tool, agent.identity):
+        case Allow():
+            return call
+        case Deny(reason):
+            return await _refused(agent, call, reason)
+        case Ask(reason):
+            question = MayRun(
+                id=agent.ids.short(),
+                agent=agent.identity.agent,
+                tool_use_id=call.id,
+                tool=call.name,
+                input=call.input,
+                reason=reason,
+            )
+    try:
+        reply = await agent.surroundings.desk.ask(question)
+    except NobodyToAsk as nobody:
+        return await _refused(agent, call, str(nobody))
+    match reply:
+        case Allowed(input=changed):
+            agent.permissions.remember(call, reply)
+            return call if changed is None else ToolUse(id=call.id, name=call.name, input=changed)
+        case Denied(reason=reason):
+            return await _refused(agent, call, reason)
+        case _:
+            return await _refused(agent, call, "the answer was not about permission")
+
+
+async def _refused(agent: Agent, call: ToolUse, reason: str) -> Outcome:
+    await agent.tell(
+        PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
+    )
+    return failed(f"{call.name} was not run: {reason}")
+
+
+async def _guarded(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
+    try:
+        if tool.deadline is None:
+            return await tool.run(call.input, _site(agent, call))
+        async with agent.clock.deadline(tool.deadline):
+            return await tool.run(call.input, _site(agent, call))
+    except TimeoutError:
+        return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
+    except StoreError:
+        raise  # the record cannot be kept: the turn stops here, not the next one
+    except ShoalError as error:
+        return failed(str(error))
+    except Exception as error:  # noqa: BLE001 - the wall around tools: a crash is a result the model can read
+        return failed(f"{call.name} failed: {type(error).__name__}: {error}")
+
+
+def _site(agent: Agent, call: ToolUse) -> Site:
+    async def progress(text: str) -> None:
+        await agent.tell(ToolProgress(agent=agent.identity.agent, call=call.id, text=text))
+
+    around = agent.surroundings
+    return Site(
+        call_id=call.id,
+        agent=agent.identity,
+        workspace=around.workspace,
+        processes=around.processes,
+        desk=around.desk,
+        results=around.results,
+        clock=agent.clock,
+        ids=agent.ids,
+        progress=progress,
+        env=around.env,
+    )
+
+
+def _no_such_tool(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no tool named {name!r}.{meant} The tools are: {', '.join(known)}."
+
+
+def _preview(call: ToolUse) -> str:
+    for key in ("command", "file_path", "pattern", "url", "path", "prompt", "description"):
+        value = call.input.get(key)
+        if isinstance(value, str):
+            return value[:PREVIEW]
+    return json.dumps(call.input, ensure_ascii=False, default=str)[:PREVIEW] if call.input else ""

@@ -1,0 +1,98 @@
+"""Compaction: when a conversation nears the model's window, it goes on from a summary of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.agent.agent import Agent
+from shoal.agent.asking import ask
+from shoal.agent.conversation import joined
+from shoal.core.errors import ContextTooLong
+from shoal.core.events import ConversationCompacted
+from shoal.core.messages import Message, Text, ToolResult, result_text, user
+
+PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
+REQUEST_KEPT = 4_000
+"""Characters of the person's last request that are kept word for word."""
+SHORTER = 400
+"""Characters left of each old tool result when even the summary request does not fit."""
+
+
+def is_full(agent: Agent) -> bool:
+    window = agent.model.card.window
+    reserve = min(agent.bounds.max_tokens or agent.model.card.max_output, window // 8)
+    return agent.context_tokens > (window - reserve) * agent.bounds.compact_at and _worth_it(agent)
+
+
+def _worth_it(agent: Agent) -> bool:
+    """A conversation that is only its summary and a prompt gets no shorter by another summary."""
+    return len(agent.conversation.messages) > 2
+
+
+async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
+    """Replace the conversation by a summary; the transcript keeps what was said."""
+    before = agent.context_tokens
+    messages = agent.conversation.messages
+    summary = await _summary(agent, messages, wish)
+    asked = _last_request(messages)
+    text = f"The conversation so far was summarised to make room.\n\n{summary}"
+    if asked:
+        text += f"\n\nThe person's last request, word for word:\n{asked}"
+    agent.context_tokens = len(agent.system) // 4
+    agent.conversation.restart(user(text), trigger=trigger, tokens_before=before)
+    agent.context_tokens += len(text) // 4
+    await agent.tell(ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=before))
+
+
+async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
+    prompt = user(PROMPT + (f"\n\nThe person asks of this summary: {wish}" if wish else ""))
+    attempt = messages
+    while True:
+        try:
+            reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])))
+        except ContextTooLong:
+            shorter = shortened(attempt)
+            if shorter == attempt:
+                raise
+            attempt = shorter
+            continue
+        return reply.message.text or "(the model gave no summary)"
+
+
+def shortened(messages: list[Message]) -> list[Message]:
+    """The same conversation with less in it: first old tool results lose their bulk, then old messages go."""
+    lean = [_lean(message) for message in messages]
+    if lean != messages:
+        return lean
+    for start in range(max(1, len(messages) // 2), len(messages)):
+        if _can_start(messages[start]):
+            return messages[start:]
+    return messages
+
+
+def _lean(message: Message) -> Message:
+    def less(block: ToolResult) -> ToolResult:
+        text = result_text(block)
+        if len(text) <= SHORTER + 100:
+            return block
+        cut = f"{text[:SHORTER]} [… cut, {len(text):,} characters in all]"
+        return ToolResult(tool_use_id=block.tool_use_id, content=cut, is_error=block.is_error)
+
+    return Message(
+        role=message.role,
+        content=tuple(less(b) if isinstance(b, ToolResult) else b for b in message.content),
+    )
+
+
+def _can_start(message: Message) -> bool:
+    """A conversation cannot start with the answer to a call that is no longer in it."""
+    return message.role == "user" and not any(isinstance(b, ToolResult) for b in message.content)
+
+
+def _last_request(messages: list[Message]) -> str:
+    for message in reversed(messages):
+        if message.role == "user":
+            words = "\n".join(b.text for b in message.content if isinstance(b, Text))
+            if words:
+                return words[:REQUEST_KEPT]
+    return ""

@@ -1,0 +1,107 @@
+"""A conversation: the messages a model is sent, each on the transcript before it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.core.clock import Clock
+from shoal.core.entries import Billing, Compacted, Rewound, Said
+from shoal.core.ids import EntryId, Ids
+from shoal.core.messages import Message, ToolResult, ToolUse
+from shoal.core.ports import Transcript
+
+INTERRUPTED = (
+    "Interrupted before it finished: what it did, if anything, is not known. Check before doing it again."
+)
+
+
+def joined(messages: Iterable[Message]) -> list[Message]:
+    """The messages with neighbours of one role made one, as providers want them."""
+    out: list[Message] = []
+    for message in messages:
+        _join(out, message)
+    return out
+
+
+def _join(messages: list[Message], message: Message) -> None:
+    if messages and messages[-1].role == message.role:
+        messages[-1] = Message(role=message.role, content=messages[-1].content + message.content)
+    else:
+        messages.append(message)
+
+
+def unanswered(messages: list[Message]) -> tuple[ToolUse, ...]:
+    """The tool calls at the end of a conversation that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages[-2:]):
+        if message.role == "assistant":
+            return tuple(call for call in message.tool_uses if call.id not in answered)
+        answered.update(b.tool_use_id for b in message.content if isinstance(b, ToolResult))
+    return ()
+
+
+class Conversation:
+    """Written line by line, one for each message or tool result; `messages` is what the lines add up to."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        clock: Clock,
+        ids: Ids,
+        *,
+        messages: Iterable[Message] = (),
+        last: EntryId | None = None,
+    ) -> None:
+        self._transcript = transcript
+        self._clock = clock
+        self._ids = ids
+        self.messages = joined(messages)
+        self.last = last
+
+    def add(
+        self, message: Message, *, billing: Billing | None = None, meta: bool = False, summary: bool = False
+    ) -> EntryId:
+        entry = Said(
+            id=self._ids.entry(),
+            parent=self.last,
+            at=self._clock.now(),
+            message=message,
+            billing=billing,
+            meta=meta,
+            summary=summary,
+        )
+        self._transcript.append(entry)
+        self.last = entry.id
+        _join(self.messages, message)
+        return entry.id
+
+    def interrupt(self, why: str = INTERRUPTED) -> Message | None:
+        """Answer the calls that will get no result any more, so that the conversation can go on."""
+        open_calls = unanswered(self.messages)
+        if not open_calls:
+            return None
+        results = (ToolResult(tool_use_id=call.id, content=why, is_error=True) for call in open_calls)
+        message = Message(role="user", content=tuple(results))
+        self.add(message, meta=True)
+        return message
+
+    def restart(self, summary: Message, *, trigger: str, tokens_before: int) -> EntryId:
+        """Go on from a summary; what was said before stays on the transcript."""
+        boundary = Compacted(
+            id=self._ids.entry(),
+            before=self.last,
+            at=self._clock.now(),
+            trigger=trigger,
+            tokens_before=tokens_before,
+        )
+        self._transcript.append(boundary)
+        self.last = boundary.id
+        self.messages = []
+        return self.add(summary, meta=True, summary=True)
+
+    def rewind(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
+        """Go on after an earlier entry, as if what came later had not been said."""
+        entry = Rewound(id=self._ids.entry(), parent=parent, at=self._clock.now(), turn=turn)
+        self._transcript.append(entry)
+        self.last = entry.id
+        self.messages = joined(messages)

@@ -1,0 +1,106 @@
+"""The loop: ask the model, run its calls, look into the inlet, until there is nothing left to do.
+
+One path for every use; what differs between a lead, a child and a test is what the agent was given.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from shoal.agent.agent import Agent
+from shoal.agent.asking import ask
+from shoal.agent.calls import answer
+from shoal.agent.compaction import compact, is_full
+from shoal.core.entries import Billing
+from shoal.core.errors import ContextTooLong
+from shoal.core.events import PREVIEW, AssistantSaid, EndReason
+from shoal.core.ids import RequestId
+from shoal.core.messages import Message, user
+from shoal.core.requests import Reply
+
+GO_ON = "Your answer was cut at the length limit. Go on exactly where it stopped."
+CUTS_IN_A_ROW = 5
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    reason: EndReason
+    text: str = ""
+    detail: str = ""
+    requests: int = 0
+
+
+async def run(agent: Agent, prompt: Message) -> Ended:
+    await agent.add(prompt)
+    requests = cuts = 0
+    parts: list[str] = []
+    while True:
+        if agent.bounds.max_turns is not None and requests >= agent.bounds.max_turns:
+            return Ended(reason="max_turns", requests=requests, detail=f"stopped after {requests} requests")
+        if refusal := agent.purse.refusal():
+            return Ended(reason="budget", requests=requests, detail=refusal)
+        if is_full(agent):
+            await compact(agent, "auto")
+
+        reply, request = await _ask_with_room(agent)
+        requests += 1
+        await _enter(agent, reply, request)
+        parts.append(reply.message.text)
+
+        if calls := reply.message.tool_uses:
+            await answer(agent, calls)
+            parts.clear()
+        elif reply.stop_reason == "max_tokens" and reply.message.content and cuts < CUTS_IN_A_ROW:
+            cuts += 1
+            await agent.add(user(GO_ON), meta=True)
+            continue
+        elif reply.stop_reason == "pause_turn":
+            continue
+
+        arrived = agent.inlet.take()
+        if arrived:
+            await agent.add(Message(role="user", content=arrived))
+        elif not calls:
+            return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
+        cuts = 0
+
+
+async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:
+    try:
+        return await ask(agent, agent.request())
+    except ContextTooLong:
+        await compact(agent, "overflow")
+        return await ask(agent, agent.request())
+
+
+async def _enter(agent: Agent, reply: Reply, request: RequestId) -> None:
+    # A message without content is refused by every provider when it is sent back.
+    if not reply.message.content:
+        return
+    billing = Billing(
+        message_id=reply.id,
+        model=reply.model,
+        stop_reason=reply.stop_reason,
+        usage=reply.usage,
+        request=request,
+    )
+    await agent.add(reply.message, billing=billing)
+    entry = agent.conversation.last
+    assert entry is not None
+    await agent.tell(
+        AssistantSaid(
+            agent=agent.identity.agent,
+            entry=entry,
+            preview=reply.message.text[:PREVIEW],
+            tool_uses=len(reply.message.tool_uses),
+        )
+    )
+
+
+def _remark(reply: Reply) -> str:
+    match reply.stop_reason:
+        case "refusal":
+            return "the model refused to answer"
+        case "max_tokens":
+            return "the answer is cut at the model's length limit"
+        case _:
+            return ""

@@ -1,0 +1,106 @@
+"""The permission engine: what the rules and the mode say about one tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from shoal.core.decisions import Allow, Ask, Decision, Deny, Mode
+from shoal.core.errors import WorkspaceError
+from shoal.core.identity import Identity
+from shoal.core.messages import ToolUse
+from shoal.core.ports import Workspace
+from shoal.core.questions import Allowed, Answer
+from shoal.core.tools import Tool
+from shoal.policy.rules import Rule, rule_for_command, rule_for_path, rule_forbids_command
+
+READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
+EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+HARMLESS = frozenset({"TodoWrite", "AskUserQuestion", "BashOutput", "KillShell"})
+_PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
+
+
+class RulePermissions:
+    """Deny beats ask beats allow, wherever a rule comes from; then the mode decides."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        mode: Mode = "default",
+        allow: Iterable[Rule] = (),
+        ask: Iterable[Rule] = (),
+        deny: Iterable[Rule] = (),
+        readable: Iterable[Path] = (),
+    ) -> None:
+        self._workspace = workspace
+        self._readable = tuple(readable)
+        self.mode: Mode = mode
+        self.allow = list(allow)
+        self.ask = list(ask)
+        self.deny = list(deny)
+
+    def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision:
+        path = self._path(call)
+        if rule := self._first(self.deny, call, path, forbids=True):
+            return Deny(f"the rule {rule} ({rule.source}) forbids it.")
+        if rule := self._first(self.ask, call, path, forbids=True):
+            return self._asked(f"the rule {rule} ({rule.source}) asks first")
+        if rule := self._first(self.allow, call, path, forbids=False):
+            return Allow(f"the rule {rule} ({rule.source})")
+        return self._by_mode(call, path, tool)
+
+    def remember(self, call: ToolUse, answer: Answer) -> None:
+        if isinstance(answer, Allowed) and answer.remember != "once":
+            pattern = call.input.get("command") if call.name == "Bash" else None
+            self.allow.append(Rule(tool=call.name, pattern=pattern, source="this session"))
+
+    def _by_mode(self, call: ToolUse, path: Path | None, tool: Tool) -> Decision:
+        if self.mode == "bypassPermissions":
+            return Allow("permissions are skipped")
+        if call.name in HARMLESS:
+            return Allow("it changes nothing outside the conversation")
+        inside = path is None or self._workspace.contains(path)
+        if call.name in READ_TOOLS and (inside or self._is_own_file(path)):
+            return Allow("it reads inside the working directories")
+        if self.mode == "plan" and not tool.reads_only:
+            return Deny("in plan mode nothing is changed: read, and present a plan.")
+        if self.mode in ("acceptEdits", "delegate") and call.name in EDIT_TOOLS and inside:
+            return Allow("edits in the working directories are accepted")
+        if not inside:
+            return self._asked(f"{path} is outside the working directories")
+        return self._asked("it is not known to be safe")
+
+    def _asked(self, reason: str) -> Decision:
+        if self.mode == "dontAsk":
+            return Deny(f"{reason}, and this session does not ask.")
+        return Ask(reason)
+
+    def _is_own_file(self, path: Path | None) -> bool:
+        """Results kept for the agent itself lie outside the project and are still its own."""
+        return path is not None and any(path.is_relative_to(place) for place in self._readable)
+
+    def _path(self, call: ToolUse) -> Path | None:
+        if call.name not in READ_TOOLS | EDIT_TOOLS:
+            return None
+        for key in _PATH_ARGUMENTS:
+            value = call.input.get(key)
+            if isinstance(value, str):
+                try:
+                    return Path(self._workspace.locate(value)).resolve()
+                except (WorkspaceError, OSError):
+                    return None
+        return None
+
+    def _first(self, rules: list[Rule], call: ToolUse, path: Path | None, *, forbids: bool) -> Rule | None:
+        return next((rule for rule in rules if self._speaks_of(rule, call, path, forbids=forbids)), None)
+
+    def _speaks_of(self, rule: Rule, call: ToolUse, path: Path | None, *, forbids: bool) -> bool:
+        if rule.tool not in (call.name, "*"):
+            return False
+        if call.name == "Bash":
+            command = str(call.input.get("command", ""))
+            return (rule_forbids_command if forbids else rule_for_command)(rule, command)
+        if path is not None:
+            return rule_for_path(rule, path, self._workspace.root)
+        return rule.pattern is None or forbids
