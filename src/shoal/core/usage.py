@@ -21,6 +21,14 @@ class Usage(Struct, frozen=True, kw_only=True):
             cache_read_input_tokens=self.cache_read_input_tokens + other.cache_read_input_tokens,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            cache_creation_input_tokens=self.cache_creation_input_tokens - other.cache_creation_input_tokens,
+            cache_read_input_tokens=self.cache_read_input_tokens - other.cache_read_input_tokens,
+        )
+
     @property
     def prompt_tokens(self) -> int:
         """Everything the model read."""

@@ -1,0 +1,50 @@
+"""What a person or a program asks of a session, before settings fill in the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.decisions import Mode
+from shoal.core.ports import Model
+from shoal.core.tools import Tool
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    cwd: Path | None = None
+    """The project; the process's own directory when None."""
+    model: str | Model | None = None
+    """`provider:name`, an alias, or a model object; what is configured when None."""
+    mode: Mode | None = None
+    skip_permissions: bool = False
+    allowed_tools: Sequence[str] = ()
+    disallowed_tools: Sequence[str] = ()
+    add_dirs: Sequence[Path] = ()
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    tools: Sequence[Tool] = ()
+    """Tools of the caller's own, beside the built-in ones."""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    deadline: float | None = None
+    """Seconds for the whole session's work."""
+    resume: str | None = None
+    """The id of a session to go on with, or the beginning of one."""
+    continue_last: bool = False
+    fork: bool = False
+    """Go on in a copy, and leave the resumed session as it is."""
+    session_id: str | None = None
+    settings: str | None = None
+    """A settings file, or JSON itself."""
+    record: Path | None = None
+    """Where every request and reply is kept for `replay:`."""
+    attended: bool = False
+    """Whether a person is there to answer questions."""
+    persist: bool = True
+    """False keeps nothing on disk: no transcript, no journal, no resuming."""
+    debug: bool = False
+    seed: int | None = None
+    clock: Clock = SystemClock()

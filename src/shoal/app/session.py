@@ -1,0 +1,223 @@
+"""A session: one agent and everything it owns, from the first prompt to the last clean-up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from shoal.agent import compaction
+from shoal.agent.loop import Ended, run
+from shoal.app.options import Options
+from shoal.core.errors import ModelError, StoreError
+from shoal.core.events import PREVIEW, Event, Finished, Journaled, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from shoal.core.identity import assume
+from shoal.core.ids import SessionId
+from shoal.core.messages import Message, user
+from shoal.runs.channel import Channel
+
+if TYPE_CHECKING:
+    from shoal.agent.agent import Agent
+    from shoal.app.build import Parts
+
+INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
+
+
+class Turn(AsyncIterator[Event]):
+    """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
+
+    def __init__(self, channel: Channel, task: asyncio.Task[None]) -> None:
+        self._channel = channel
+        self._task = task
+
+    async def __anext__(self) -> Event:
+        event = await self._channel.get()
+        if event is None:
+            await self._task
+            raise StopAsyncIteration
+        return event
+
+    async def aclose(self) -> None:
+        self._channel.close()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+class Session:
+    """Opened with `async with`; leaving it ends everything it started."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._exit = AsyncExitStack()
+        self._channel: Channel | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._interrupted = False
+        self.turn = 0
+        self.notes: list[str] = []
+        """What a person should know about how the session came up."""
+
+    @property
+    def id(self) -> SessionId:
+        return self.agent.identity.session
+
+    @property
+    def agent(self) -> Agent:
+        return self.parts.agent
+
+    @property
+    def busy(self) -> bool:
+        return self._running is not None
+
+    async def __aenter__(self) -> Session:
+        from shoal.app.build import build
+
+        try:
+            self.parts: Parts = await build(self._options, self._tell, self._exit)
+            self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
+            await self._come_up()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        try:
+            await self.interrupt()
+            await self._tell(SessionEnded(agent=self.agent.identity.agent))
+        finally:
+            await self._exit.__aexit__(*exc)
+
+    def run(self, prompt: str | Message) -> Turn:
+        """Start a turn; its events come as they happen."""
+        if self._running is not None:
+            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
+        message = user(prompt) if isinstance(prompt, str) else prompt
+        channel = self._channel = Channel()
+        task = self._running = self._tasks.create_task(self._take_turn(message, channel))
+        return Turn(channel, task)
+
+    def steer(self, text: str) -> None:
+        """Say something to the agent while it works; it hears it at the next tool-round boundary."""
+        self.parts.steering.push(text)
+
+    async def interrupt(self) -> bool:
+        """End the running turn, not the session. False when none is running."""
+        task = self._running
+        if task is None or task is asyncio.current_task():
+            return False
+        self._interrupted = True
+        task.cancel()
+        await asyncio.wait([task])
+        return True
+
+    async def compact(self, wish: str = "") -> None:
+        """Let the conversation go on from a summary of itself."""
+        await compaction.compact(self.agent, "manual", wish=wish)
+
+    async def _come_up(self) -> None:
+        parts = self.parts
+        self.turn = parts.turns_before
+        self.notes.extend(parts.notes)
+        await self._tell(
+            SessionStarted(
+                agent=self.agent.identity.agent,
+                session=self.id,
+                cwd=str(parts.workspace.root),
+                model=self.agent.model.card.id,
+                mode=parts.permissions.mode,
+                tools=tuple(self.agent.tools),
+                resumed=bool(parts.turns_before),
+                version=parts.version,
+            )
+        )
+
+    async def _tell(self, event: Event) -> None:
+        # Kept before anyone hears of it: what a surface has shown is on the record.
+        if isinstance(event, Journaled):
+            self.parts.journal.append(event)
+        if self.parts.control is not None:
+            self.parts.control.publish(event)
+        if self._channel is not None:
+            await self._channel.put(event)
+
+    async def _take_turn(self, prompt: Message, channel: Channel) -> None:
+        agent = self.agent
+        assume(agent.identity)
+        self.turn += 1
+        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, agent.purse.usage
+        error: Exception | None = None
+        try:
+            ended, error = await self._guarded(prompt)
+            milliseconds = round((agent.clock.monotonic() - since) * 1000)
+            await self._record_end(ended, milliseconds)
+            await channel.put(
+                Finished(
+                    agent=agent.identity.agent,
+                    reason=ended.reason,
+                    text=ended.text,
+                    detail=ended.detail,
+                    requests=ended.requests,
+                    usage=agent.purse.usage - usage_before,
+                    cost_usd=agent.purse.usd if agent.purse.priced else None,
+                    duration_ms=milliseconds,
+                    duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                    error=error,
+                )
+            )
+        finally:
+            self._running = None
+            self._interrupted = False
+            channel.close()
+
+    async def _guarded(self, prompt: Message) -> tuple[Ended, Exception | None]:
+        """Expected ends are values; anything else is a bug and is raised."""
+        try:
+            self.parts.workspace.begin_turn(self.turn)
+            await self._tell(
+                TurnStarted(agent=self.agent.identity.agent, turn=self.turn, prompt=prompt.text[:PREVIEW])
+            )
+            async with self.agent.clock.deadline(self._time_left()):
+                return await run(self.agent, prompt), None
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
+        except TimeoutError:
+            limit = self._options.deadline or 0
+            return self._stopped(Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")), None
+        except ModelError as error:
+            return self._stopped(Ended(reason="model_error", detail=str(error))), error
+        except StoreError as error:
+            return Ended(reason="store_error", detail=str(error)), error
+
+    def _stopped(self, ended: Ended) -> Ended:
+        """Leave the conversation so that it can go on: no call without a result."""
+        self.agent.conversation.interrupt()
+        if ended.reason == "interrupted":
+            self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        return ended
+
+    def _time_left(self) -> float:
+        if self._options.deadline is None:
+            return float("inf")
+        return self.parts.started + self._options.deadline - self.agent.clock.monotonic()
+
+    async def _record_end(self, ended: Ended, milliseconds: int) -> None:
+        event = TurnEnded(
+            agent=self.agent.identity.agent,
+            turn=self.turn,
+            reason=ended.reason,
+            requests=ended.requests,
+            detail=ended.detail,
+            duration_ms=milliseconds,
+        )
+        try:
+            await self._tell(event)
+        except StoreError:
+            # The record is what failed: the caller still gets its `Finished`.
+            if ended.reason != "store_error":
+                raise
