@@ -91,17 +91,46 @@ def test_of_a_thousand_hostile_names_none_leads_to_a_file_outside(root: Path):
 def _hostile_names(count: int) -> list[str]:
     chosen = random.Random(5)
     parts = [
-        *("..", ".", "", "~", "link", "link/..", "-rf", "$(touch x)", "`id`", "; rm -rf .", "a\nb", "a\0b", "\x1b[2J"),
-        *("%2e%2e", "..\\..", "\udcff", "日本", "con", "x" * 255, "x" * 300, "*", "{a,b}", "'\"", "&& id", "|", "\u202e"),
+        *(
+            "..",
+            ".",
+            "",
+            "~",
+            "link",
+            "link/..",
+            "-rf",
+            "$(touch x)",
+            "`id`",
+            "; rm -rf .",
+            "a\nb",
+            "a\0b",
+            "\x1b[2J",
+        ),
+        *(
+            "%2e%2e",
+            "..\\..",
+            "\udcff",
+            "日本",
+            "con",
+            "x" * 255,
+            "x" * 300,
+            "*",
+            "{a,b}",
+            "'\"",
+            "&& id",
+            "|",
+            "\u202e",
+        ),
     ]
     return [
-        ("/" * chosen.randint(0, 2)) * chosen.randint(0, 1) + "/".join(chosen.choices(parts, k=chosen.randint(1, 6)))
+        ("/" * chosen.randint(0, 2)) * chosen.randint(0, 1)
+        + "/".join(chosen.choices(parts, k=chosen.randint(1, 6)))
         for _ in range(count)
     ]
 
 
 def _everything(top: Path) -> set[bytes]:
-    return {os.path.join(d, f) for d, dirs, files in os.walk(os.fsencode(top)) for f in [*dirs, *files]}
+    return {os.fsencode(path) for path in top.rglob("*")}
 
 
 def test_a_name_that_is_not_utf_8_is_found_by_its_shown_form(workspace: LocalWorkspace, root: Path):
@@ -159,7 +188,7 @@ def test_a_file_touched_but_not_changed_is_still_fresh(workspace: LocalWorkspace
     workspace.write(root / "f", b"b\n")
 
 
-def test_a_file_opened_in_parts_is_fresh_until_its_size_or_time_changes(workspace: LocalWorkspace, root: Path):
+def test_a_file_opened_in_parts_is_fresh_until_size_or_time_change(workspace: LocalWorkspace, root: Path):
     (root / "f").write_text("a\n" * 100)
     with workspace.open(root / "f") as file:
         assert file.read(2) == b"a\n"
@@ -235,7 +264,7 @@ except WorkspaceError as refusal:
     done = subprocess.run([sys.executable, "-c", script, root], capture_output=True, text=True, check=True)
     assert "larger than the system allows" in done.stdout
     assert (root / "f").read_text() == "old"
-    assert os.listdir(root) == ["f"]
+    assert list(root.iterdir()) == [root / "f"]
 
 
 def test_a_binary_difference_is_told_by_size(workspace: LocalWorkspace, root: Path):

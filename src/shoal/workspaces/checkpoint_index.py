@@ -22,6 +22,10 @@ class Change(Struct, frozen=True, kw_only=True):
     """The mode bits the file had."""
 
 
+def private_directory(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
 class Index:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +86,7 @@ class Index:
 
     def _after_torn_line(self) -> bytes:
         """A newline, where the last line was cut by a process that died or a disk that was full."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(self.path.parent)
         try:
             with self.path.open("rb") as file:
                 file.seek(-1, os.SEEK_END)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.workspaces.checkpoint_index import Change, Index
+from shoal.workspaces.checkpoint_index import Change, Index, private_directory
 from shoal.workspaces.complaints import complaint
 from shoal.workspaces.replacing import create, replace
 
@@ -48,6 +48,7 @@ class Checkpoints:
     """Old contents under `directory`: `blobs/` by digest, and `index.jsonl`, one line per change."""
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._blobs = directory / "blobs"
         self._index = Index(directory / "index.jsonl")
 
@@ -141,7 +142,8 @@ class Checkpoints:
         name = digest(content)
         blob = self._blobs / name[:2] / name
         if not blob.exists():
-            blob.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for directory in (self._directory, self._blobs, blob.parent):
+                private_directory(directory)
             replace(blob, content, mode=0o600)
         return name
 
