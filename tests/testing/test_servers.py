@@ -105,6 +105,13 @@ async def test_a_refused_request_says_what_the_provider_says(form):
     assert other.status_code == 404
 
 
+async def test_a_request_without_a_key_is_unauthorized_where_keys_are_needed():
+    async with messages_server([]) as server, httpx.AsyncClient(base_url=server.url) as http:
+        response = await http.post("/v1/messages", json=question())
+    assert response.status_code == 401
+    assert response.json()["error"]["type"] == "authentication_error"
+
+
 async def test_a_mind_may_wait_for_the_test(form):
     go = asyncio.Event()
 
