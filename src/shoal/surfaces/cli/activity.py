@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.core.clock import Clock
 from shoal.core.events import (
+    Answered,
     Asked,
     Discarded,
     Event,
@@ -45,7 +46,9 @@ class Activity:
                 self.doing = f"{words} {one_line(text.strip().rsplit(chr(10), 1)[-1])}".strip()
             case ToolFinished(call=call):
                 self._running.pop(call, None)
-                self.doing = next(reversed(self._running.values()), "thinking")
+                self.doing = self._call_or("thinking")
+            case Answered():
+                self.doing = self._call_or("thinking")
             case RequestSettled(usage=usage, cost_usd=cost):
                 self.requests += 1
                 self.tokens += usage.total_tokens
@@ -53,6 +56,9 @@ class Activity:
                 self.priced = self.priced and cost is not None
             case _:
                 self.doing = _doing(event) or self.doing
+
+    def _call_or(self, otherwise: str) -> str:
+        return next(reversed(self._running.values()), otherwise)
 
     @property
     def elapsed(self) -> float:

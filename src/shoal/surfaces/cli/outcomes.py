@@ -6,78 +6,56 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.surfaces.cli.paint import DIM, GREEN, RED, cut, one_line
+from shoal.surfaces.cli.paint import DIM, GREEN, RED, one_line
 
-_EXIT = re.compile(r"exit(?:ed)?(?: with)?(?: status| code)?:? +(-?\d+)", re.IGNORECASE)
-_WIDEST = 60
+_NOTE = re.compile(r"\[.*\]")
 
 
-def outcome(
-    tool: str, given: Mapping[str, Any], text: str, data: Any, *, is_error: bool
-) -> tuple[str, str]:
-    """Words and their style. `data` is what the tool gave programs, where anything."""
+def outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, str]:
+    """Words and their style. `data` is what the tool gave programs; a journal has none."""
     facts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-    if tool == "Bash" and (status := exit_status(text, facts)) is not None:
-        return f"→ exit {status}", GREEN if status == 0 else RED
+    if tool == "Bash":
+        return _ran(text, facts, is_error=is_error)
     if is_error:
-        return f"✗ {cut(one_line(_first_line(text)), _WIDEST)}", RED
+        return f"✗ {one_line(_first_line(text))}", RED
+    if isinstance(facts.get("added"), int):
+        return f"+{facts['added']} −{facts.get('removed', 0)}", GREEN
     match tool:
-        case "Edit" | "NotebookEdit":
-            return _changed(given, text, facts), GREEN
-        case "Write":
-            return f"+{_lines(str(given.get('content', '')))}", GREEN
+        case "Edit" | "Write" | "NotebookEdit":
+            return "changed", GREEN
         case "Read":
             return _many(_lines(text), "line"), DIM
         case "Grep" | "Glob":
-            return _found(text, facts), DIM
-        case "TodoWrite":
-            return _many(len(given.get("todos") or ()), "item"), DIM
-        case "Bash":
-            return "→ runs in the background" if given.get("run_in_background") else "→ done", DIM
+            return _many(_lines(text), "line") if facts or text else "nothing", DIM
         case _:
-            return cut(one_line(_first_line(text)), _WIDEST), DIM
+            return one_line(_first_line(text)), DIM
 
 
-def exit_status(text: str, facts: Mapping[str, Any]) -> int | None:
-    for key in ("exit_code", "exit_status", "exitCode", "status", "exit"):
-        if isinstance(facts.get(key), int):
-            return int(facts[key])
-    found = _EXIT.search(text[-400:]) or _EXIT.search(text[:400])
-    return int(found[1]) if found else None
+def _ran(text: str, facts: Mapping[str, Any], *, is_error: bool) -> tuple[str, str]:
+    if "shell_id" in facts:
+        return "→ runs in the background", DIM
+    if facts.get("timed_out"):
+        return "→ ended: it took too long", RED
+    status = facts.get("exit_code")
+    if not isinstance(status, int):
+        return (f"✗ {one_line(_first_line(text))}", RED) if is_error else ("→ exit 0", GREEN)
+    last = _last_line(text)
+    return f"→ exit {status}{f' · {last}' if last else ''}", GREEN if status == 0 else RED
 
 
-def _changed(given: Mapping[str, Any], text: str, facts: Mapping[str, Any]) -> str:
-    added, removed = facts.get("added"), facts.get("removed")
-    if not (isinstance(added, int) and isinstance(removed, int)):
-        added, removed = _difference(str(given.get("old_string", "")), str(given.get("new_string", "")))
-    return f"+{added} −{removed}"
-
-
-def _difference(old: str, new: str) -> tuple[int, int]:
-    import difflib
-
-    added = removed = 0
-    opcodes = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines()).get_opcodes()
-    for kind, old_from, old_to, new_from, new_to in opcodes:
-        if kind != "equal":
-            removed += old_to - old_from
-            added += new_to - new_from
-    return added, removed
-
-
-def _found(text: str, facts: Mapping[str, Any]) -> str:
-    for key in ("matches", "files", "count"):
-        if isinstance(facts.get(key), int):
-            return _many(int(facts[key]), "match", "matches")
-    return _many(_lines(text), "line")
+def _last_line(text: str) -> str:
+    """Of what the command itself wrote: the tool's own notes stand in brackets behind it."""
+    lines = [line for line in text.strip().split("\n") if not _NOTE.fullmatch(line.strip())]
+    last = one_line(lines[-1]) if lines else ""
+    return "" if last == "(no output)" else last
 
 
 def _lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
-def _many(number: int, one: str, more: str = "") -> str:
-    return f"{number} {one if number == 1 else more or one + 's'}"
+def _many(number: int, one: str) -> str:
+    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def _first_line(text: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -14,7 +17,7 @@ from shoal.surfaces.cli.keyboard import Keyboard
 from shoal.surfaces.cli.keys import Key, Press
 from shoal.surfaces.cli.line import Line
 from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, painted
-from shoal.surfaces.cli.screen import LiveScreen
+from shoal.surfaces.cli.screen import LiveScreen, Screen
 
 PROMPT = "› "
 BETWEEN_DRAWINGS = 0.1
@@ -38,7 +41,25 @@ class HungUp(Struct, frozen=True):
 Input: TypeAlias = Entered | Interrupted | HungUp
 
 
-class Prompt:
+class Prompt(Protocol):
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def input(self) -> Input: ...
+
+    def status(self, line: Callable[[int], str] | None) -> None:
+        """A row above the prompt, drawn again ten times a second while it is there."""
+        ...
+
+    def ask(self, question: str) -> None:
+        """What is typed next answers this; a half-typed line waits until `asked`."""
+        ...
+
+    def asked(self) -> None: ...
+
+
+class LivePrompt:
     def __init__(self, screen: LiveScreen, history: Path) -> None:
         self._screen = screen
         self._history = history
@@ -63,7 +84,6 @@ class Prompt:
         return await self._inputs.get()
 
     def status(self, line: Callable[[int], str] | None) -> None:
-        """A row above the prompt, drawn again ten times a second while it is there."""
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
@@ -71,7 +91,6 @@ class Prompt:
         self._tick() if line is not None else self._draw()
 
     def ask(self, question: str) -> None:
-        """What is typed next answers this; a half-typed line waits until `asked`."""
         if not self._asking:
             self._draft = self._line.text
             self._line.put("")
@@ -126,3 +145,51 @@ class Prompt:
             rows[0] = painted(prompt, BOLD_CYAN, colours=colours) + rows[0][len(prompt) :]
         above = [] if self._status is None else [painted(self._status(columns), DIM, colours=colours)]
         self._screen.bottom([*above, *rows], (row + len(above), column))
+
+
+class PlainPrompt:
+    """For terminals that cannot move the cursor: whole lines, edited by the terminal itself."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._inputs: asyncio.Queue[Input] = asyncio.Queue()
+        self._rest = b""
+        self._draft = ""
+
+    def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sys.stdin.fileno(), self._readable)
+        loop.add_signal_handler(signal.SIGINT, self._inputs.put_nowait, Interrupted(""))
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        loop.remove_signal_handler(signal.SIGINT)
+        self._screen.close()
+
+    async def input(self) -> Input:
+        return await self._inputs.get()
+
+    def status(self, line: Callable[[int], str] | None) -> None:
+        """There is no place for it."""
+
+    def ask(self, question: str) -> None:
+        self._screen.fresh_line()
+        self._screen.write(f"{question}\n")
+
+    def asked(self) -> None:
+        """Nothing was put aside."""
+
+    def _readable(self) -> None:
+        data = os.read(sys.stdin.fileno(), 65_536)
+        if not data:
+            self._inputs.put_nowait(HungUp())
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = self._draft + line.decode(errors="replace")
+            if text.endswith("\\"):
+                self._draft = text[:-1] + "\n"
+            else:
+                self._draft = ""
+                self._inputs.put_nowait(Entered(text))

@@ -14,7 +14,7 @@ from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.paint import BOLD_CYAN, RED, YELLOW, one_line
 from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt
-from shoal.surfaces.cli.screen import LiveScreen
+from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Outcome: TypeAlias = Literal["ended", "cleared"]
 class Talk:
     """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
 
-    def __init__(self, session: Session, screen: LiveScreen, prompt: Prompt) -> None:
+    def __init__(self, session: Session, screen: Screen, prompt: Prompt) -> None:
         self.session = session
         self.screen = screen
         self.telling = Telling(screen)

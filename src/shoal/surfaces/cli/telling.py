@@ -14,7 +14,6 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
-    MessageAdded,
     Noted,
     PermissionDenied,
     RequestFailed,
@@ -24,7 +23,7 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
 )
-from shoal.core.messages import ToolUse, result_text
+from shoal.core.messages import result_text
 from shoal.core.questions import Allowed, Denied
 from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import (
@@ -44,12 +43,12 @@ from shoal.surfaces.cli.screen import Screen
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
+_ROOM_FOR_OUTCOME = 34
 
 
 class _Call(Struct):
     tool: str
     preview: str
-    given: dict[str, Any]
     text: str = ""
     data: Any = None
 
@@ -61,10 +60,11 @@ class Telling:
         self._screen = screen
         self._prompts = prompts
         """Whether the person's prompts are told: not to the one who has just typed them."""
-        self._given: dict[str, dict[str, Any]] = {}
         self._calls: dict[str, _Call] = {}
         self._open: str | None = None
         """The call whose line stands there without its outcome."""
+        self._begun = 0
+        """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
 
@@ -74,8 +74,6 @@ class Telling:
                 pass
             case Heard(kind=kind, text=text):
                 self._say(kind, text)
-            case MessageAdded(message=message):
-                self._given.update((use.id, use.input) for use in message.tool_uses)
             case ToolStarted():
                 self._started(event)
             case ToolReturned(call=call, result=result, data=data) if call in self._calls:
@@ -141,8 +139,7 @@ class Telling:
         self._heard = False
 
     def _started(self, event: ToolStarted) -> None:
-        given = self._given.pop(event.call, {})
-        self._calls[event.call] = _Call(event.tool, one_line(event.preview), given)
+        self._calls[event.call] = _Call(event.tool, one_line(event.preview))
         if self._open is None:
             self._begin(event.call)
 
@@ -155,8 +152,9 @@ class Telling:
         self._screen.write("● ", CYAN)
         self._screen.write(it.tool, BOLD)
         # Room is left for the outcome, so that the call stays one line.
-        room = max(self._screen.columns - width(it.tool) - 18, 12)
-        self._screen.write(f" {cut(_shown(it), room)}" if it.preview else "")
+        preview = cut(it.preview, max(self._screen.columns - width(it.tool) - _ROOM_FOR_OUTCOME, 12))
+        self._screen.write(f" {preview}" if preview else "")
+        self._begun = 3 + width(it.tool) + width(preview)
         self._open = call
 
     def _finished(self, event: ToolFinished) -> None:
@@ -166,13 +164,12 @@ class Telling:
         if self._open != event.call:
             self._quiet()
             self._begin(event.call)
-        words, style = outcome(
-            it.tool, it.given, it.text or event.preview, it.data, is_error=event.is_error
-        )
-        del self._calls[event.call]
-        self._screen.write(f"  {words}", style)
+        words, style = outcome(it.tool, it.text or event.preview, it.data, is_error=event.is_error)
         took = f"  {seconds(event.duration_ms / 1000)}" if event.duration_ms >= _SLOW else ""
+        room = self._screen.columns - self._begun - 2 - len(took)
+        self._screen.write(f"  {cut(words, max(room, 12))}", style)
         self._screen.write(f"{took}\n", DIM)
+        del self._calls[event.call]
         self._open = None
         if self._calls:
             self._begin(next(iter(self._calls)))
@@ -194,10 +191,6 @@ class Telling:
         self._open = None
 
 
-def _shown(call: _Call) -> str:
-    return call.preview
-
-
 def _answered(answer: object) -> str:
     match answer:
         case Allowed(remember="once"):
@@ -208,7 +201,3 @@ def _answered(answer: object) -> str:
             return f"denied by {by}: {one_line(reason)}"
         case _:
             return "answered"
-
-
-def first_words(use: ToolUse) -> str:
-    return one_line(str(next(iter(use.input.values()), "")))
