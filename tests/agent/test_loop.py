@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from rig import Judge, Person, Rig, rig
-from shoal.wire.journal import journal_line
 
 from shoal.agent.agent import Bounds
 from shoal.core.budget import Limits
@@ -36,6 +35,7 @@ from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
 from shoal.testing import FakeClock
 from shoal.tools.define import tool
+from shoal.wire.journal import journal_line
 
 
 def call(tool_name: str, call_id: str = "c1", **arguments: Any) -> ToolUse:
@@ -155,16 +155,16 @@ async def test_what_arrives_while_tools_run_is_given_at_the_next_boundary() -> N
         steered[0].steering.push("use tabs instead")
         return "worked"
 
-    seen: list[Request] = []
+    seen: list[Message] = []
 
     def mind(request: Request) -> Any:
-        seen.append(request)
+        seen.append(request.messages[-1])
         return call("work") if len(seen) == 1 else "done"
 
     made = rig(mind, tools=[work])
     steered.append(made)
     await made.run()
-    last = seen[1].messages[-1]
+    last = seen[1]
     assert [type(b) for b in last.content] == [ToolResult, Text]
     assert last.text == "use tabs instead"
 

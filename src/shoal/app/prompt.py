@@ -34,5 +34,9 @@ def system_prompt(
     return "\n\n".join(part for part in parts if part)
 
 
+def _own_prompt() -> str:
+    return (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
+
+
 def _in_git(path: Path) -> bool:
     return any((place / ".git").exists() for place in (path, *path.parents))
