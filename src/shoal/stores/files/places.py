@@ -49,7 +49,7 @@ def checked(name: str, home: Path) -> str:
 def safe_name(name: str) -> str:
     """A file name for any text: as it is where that is harmless, else cleaned, with a mark of its own."""
     cleaned = re.sub(r"[^A-Za-z0-9._@-]", "-", name).lstrip(".-")[:100]
-    if cleaned == name:
+    if cleaned and cleaned == name:
         return cleaned
     mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{cleaned or 'unnamed'}-{mark}"
