@@ -120,6 +120,8 @@ async def _shown(screen: Screen, session: Session, task: str) -> Finished:
     telling, activity = Telling(screen), Activity(session.agent.clock)
     loop = asyncio.get_running_loop()
 
+    ticking: asyncio.Handle
+
     def tick() -> None:
         nonlocal ticking
         line = painted(activity.line(screen.columns), DIM, colours=screen.colours)

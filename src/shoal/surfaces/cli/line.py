@@ -78,35 +78,22 @@ class Line:
 
     def _edit(self, name: str) -> None:
         start, end = self._line_bounds()
-        match name:
-            case "left":
-                self.at = max(self.at - 1, 0)
-            case "right":
-                self.at = min(self.at + 1, len(self.text))
-            case "home":
-                self.at = start
-            case "end":
-                self.at = end
-            case "word-left":
-                self.at = self._word_start()
-            case "word-right":
-                self.at = self._word_end()
-            case "backspace":
-                self._delete(max(self.at - 1, 0), self.at)
-            case "delete":
-                self._delete(self.at, min(self.at + 1, len(self.text)))
-            case "kill-word":
-                self._delete(self._word_start(), self.at)
-            case "kill-to-start":
-                self._delete(start, self.at)
-            case "kill-to-end":
-                self._delete(self.at, end)
-            case _:
-                pass
-
-    def _delete(self, start: int, end: int) -> None:
-        self.text = self.text[:start] + self.text[end:]
-        self.at = start
+        before, after = max(self.at - 1, 0), min(self.at + 1, len(self.text))
+        moves = {"left": before, "right": after, "home": start, "end": end}
+        moves |= {"word-left": self._word_start(), "word-right": self._word_end()}
+        deletes = {
+            "backspace": before,
+            "delete": after,
+            "kill-word": self._word_start(),
+            "kill-to-start": start,
+            "kill-to-end": end,
+        }
+        if name in moves:
+            self.at = moves[name]
+        elif name in deletes:
+            first, last = sorted((self.at, deletes[name]))
+            self.text = self.text[:first] + self.text[last:]
+            self.at = first
 
     def _line_bounds(self) -> tuple[int, int]:
         end = self.text.find("\n", self.at)

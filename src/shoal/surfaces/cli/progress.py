@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 def progress_for(stream: TextIO, clock: Clock) -> Progress:
-    """`clock` is the session's. To be fed with every event of a turn, and closed before anything else is written."""
+    """To be fed with every event of a turn, and closed before anything else is written."""
     return _LiveProgress(stream, clock) if is_live(stream) else _PlainProgress(stream)
 
 
@@ -57,7 +57,7 @@ class _LiveProgress:
         self._screen.close()
 
     def _tick(self) -> None:
-        # By time, not by event: a fast stream costs no more drawings than a slow one, and a silent one still counts.
+        # By time, not by event: a fast stream costs no more than a slow one, and a silent one still counts on.
         line = self._activity.line(self._screen.columns)
         self._screen.bottom([painted(line, DIM, colours=self._screen.colours)])
         self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)

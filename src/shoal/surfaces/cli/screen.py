@@ -68,7 +68,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """Lines are broken between words here and not by the terminal, so that what is below can be found again."""
+    """Breaks lines itself, between words: what stands below can only be found again when no row wraps."""
 
     live = True
 

@@ -87,7 +87,7 @@ async def _rewind(talk: Talk, turn: str) -> None:
         for each in turns:
             files = f"  {len(each.files)} files changed" if each.files else ""
             talk.telling.note(f"{each.turn:>3}  {cut(one_line(each.prompt), 50)}{files}")
-        talk.telling.note("/rewind TURN goes back to before that turn." if turns else "There are no turns yet.")
+        talk.telling.note("/rewind TURN goes back to before that turn." if turns else "There is no turn yet.")
         return
     known = {str(each.turn): each.turn for each in turns}
     if turn not in known:

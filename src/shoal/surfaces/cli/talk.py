@@ -107,7 +107,7 @@ class Talk:
         elif command.at_once:
             self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
         elif self._under_way is not None:
-            self.telling.note(f"{command.name} waits for nothing under way: stop it with Ctrl-C first.", YELLOW)
+            self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
             self._start(command.run(self, slash.argument(text)))
 

@@ -54,7 +54,7 @@ class _Call(Struct):
 
 
 class Telling:
-    """Fed with every event of a run, live or from its journal; a journal has previews where live events have all."""
+    """Fed with every event of a run, live or from its journal, which has previews alone."""
 
     def __init__(self, screen: Screen, *, prompts: bool = False) -> None:
         self._screen = screen
@@ -98,7 +98,9 @@ class Telling:
                 self._screen.write(f"{prompt.strip()}\n\n", BOLD)
             case Discarded(reason=reason, retry_in=delay, attempt=attempt):
                 self._discard()
-                self.note(f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW)
+                self.note(
+                    f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
+                )
             case RequestFailed(retry_in=None, reason=reason):
                 self._discard()
                 self.note(f"✗ {one_line(reason)}", RED)
