@@ -77,7 +77,10 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 class Keys:
-    """Keeps what is not whole yet: a character or a sequence may come in two reads."""
+    """Keeps what is not whole yet: a character or a sequence may come in two reads.
+
+    The escape key alone means nothing here, so an escape always waits for what follows.
+    """
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -98,8 +101,7 @@ class Keys:
             elif text[at] == "\x1b":
                 found = _ESCAPE.match(text, at)
                 if found is None:
-                    # Alone at the end of a read it is the key itself; otherwise its sequence goes on.
-                    self._rest = text[at:] if len(text) - at > 1 else ""
+                    self._rest = text[at:]
                     return
                 if name := _SEQUENCES.get(found[1]):
                     yield Key(name)

@@ -57,7 +57,7 @@ class _LiveProgress:
         self._screen.close()
 
     def _tick(self) -> None:
-        # By time, not by event: a fast stream costs no more than a slow one, and a silent one still counts on.
+        # By time, not by event: a fast stream costs no more than a slow one, and a silent one counts on.
         line = self._activity.line(self._screen.columns)
         self._screen.bottom([painted(line, DIM, colours=self._screen.colours)])
         self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)
