@@ -18,7 +18,7 @@ def difference(old: str, new: str) -> str:
     if not changed and not became:
         return "(the same lines; only line ends or the end of the file differ)"
     if max(len(changed), len(became)) > _MOST_COMPARED:
-        return f"(from line {start + 1} on, {len(changed)} lines became {len(became)}; too many to show line by line)"
+        return f"(from line {start + 1} on, {len(changed)} lines became {len(became)}; too many to show)"
     offset = max(0, start - _CONTEXT)
     tail = max(0, end - _CONTEXT)
     shown = list(_hunks(before[offset : len(before) - tail], after[offset : len(after) - tail], offset))
