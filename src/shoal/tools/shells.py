@@ -27,7 +27,9 @@ GRACE = 1.0
 class Shell:
     """One command in the background."""
 
-    def __init__(self, identity: str, command: str, agent: AgentId, output: Output, pipe: Pipe) -> None:
+    def __init__(
+        self, identity: str, command: str, agent: AgentId, process: Process, *, output: Output, pipe: Pipe
+    ) -> None:
         self.id = identity
         self.command = command
         self.agent = agent
@@ -37,7 +39,7 @@ class Shell:
         self.ended = asyncio.Event()
         self.output = output
         self._pipe = pipe
-        self._process: Process | None = None
+        self._process = process
         self._seen = 0
 
     @property
@@ -45,11 +47,10 @@ class Shell:
         """Where all of its output is."""
         return self.output.file
 
-    async def watch(self, process: Process) -> None:
+    async def watch(self) -> None:
         """Until its end."""
-        self._process = process
         try:
-            self.exit_code = await process.wait()
+            self.exit_code = await self._process.wait()
             self.status = "stopped" if self.status == "stopped" else "exited"
         except ProcessError as error:
             self.status, self.trouble = "lost", str(error)
@@ -60,7 +61,7 @@ class Shell:
 
     async def stop(self) -> None:
         """End it and all it started; it is gone when this returns."""
-        if self._process is None or self.status != "running":
+        if self.status != "running":
             return
         self.status = "stopped"
         try:
@@ -175,13 +176,13 @@ class Shells:
             output.close()
             raise
         pipe.handed_over()
-        shell = Shell(identity, command, site.agent.agent, output, pipe)
+        shell = Shell(identity, command, site.agent.agent, process, output=output, pipe=pipe)
         self._shells[identity] = shell
-        watching = self._tasks.create_task(self._watch(shell, process))
+        watching = self._tasks.create_task(self._watch(shell))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
         return shell
 
-    async def _watch(self, shell: Shell, process: Process) -> None:
-        await shell.watch(process)
+    async def _watch(self, shell: Shell) -> None:
+        await shell.watch()
         self._ended(shell)
