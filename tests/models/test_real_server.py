@@ -98,7 +98,9 @@ def test_the_server_speaks_the_protocol(url):
         "additionalProperties": False,
     }
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    with httpx.Client(base_url=url, timeout=30) as http:
+    # The server at times closes a connection it promised to keep, so each question has its own.
+    unkept = httpx.Limits(max_keepalive_connections=0)
+    with httpx.Client(base_url=url, timeout=30, limits=unkept) as http:
 
         def ask(**more):
             return http.post("/v1/chat/completions", json={**question, **more})

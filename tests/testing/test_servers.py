@@ -24,6 +24,7 @@ from shoal.testing.replies import (
     HttpError,
     Pings,
     Reset,
+    Stale,
     Stall,
     StreamError,
     call,
@@ -220,6 +221,15 @@ async def test_a_reset_connection_answers_nothing(form):
         lines, error = await events_of(form, server)
     assert isinstance(error, httpx.ReadError), "an orderly end would be a protocol error"
     assert lines == []
+
+
+async def test_a_stale_connection_answers_once_and_never_again(form):
+    async with form([["whole", Stale()], "again"]) as server, client(server) as http:
+        assert "whole" in (await http.post(PATHS[form], json=question())).text
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.post(PATHS[form], json=question())
+        assert "again" in (await http.post(PATHS[form], json=question())).text
+    assert (server.count, server.answered) == (2, 2)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "clean"])

@@ -23,7 +23,7 @@ from shoal.testing.chat_form import ChatForm, ollama_tags
 from shoal.testing.http import HttpRequest, read_request, whole
 from shoal.testing.messages_form import MessagesForm
 from shoal.testing.outgoing import Form, HungUp, Outgoing, Received, unless_hung_up
-from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, answer_from, with_ids
+from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, Stale, answer_from, with_ids
 
 
 class MockServer:
@@ -140,6 +140,9 @@ class MockServer:
         if ended:
             self.answered += 1
             self.reported += self._form.reported(usage, received.body)
+        if any(isinstance(fault, Stale) for fault in answer.faults):
+            await read_request(reader)
+            raise HungUp
 
     def _looked_up(self, request: HttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":
