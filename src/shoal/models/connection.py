@@ -148,13 +148,16 @@ class Origin:
     async def _opened(self) -> Connection:
         loop = asyncio.get_running_loop()
         if self._proxy is None:
-            secured = (
-                {"ssl": tls_context(), "server_hostname": self._host} if self._secure else {"ssl": None}
+            _, connection = await loop.create_connection(
+                Connection,
+                self._host,
+                self._port,
+                ssl=tls_context() if self._secure else None,
+                server_hostname=self._host if self._secure else None,
             )
-            _, connection = await loop.create_connection(Connection, self._host, self._port, **secured)  # type: ignore[arg-type]
             return connection
         _, connection = await loop.create_connection(
-            Connection, self._proxy.hostname, self._proxy.port or 8080
+            Connection, self._proxy.hostname or "", self._proxy.port or 8080
         )
         try:
             await self._tunnel(connection)

@@ -31,11 +31,13 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _NO_SUCH_MODEL = re.compile(
-    r"model_not_found|not a valid model|(?:model|deployment)\b.{0,80}?(?:not found|does not exist|not exist|unknown"
-    r"|not supported)|(?:unknown|no such|invalid) model|not_found_error.*model:",
+    r"model_not_found|not a valid model|(?:unknown|no such|invalid) model|not_found_error.*model:"
+    r"|(?:model|deployment)\b.{0,80}?(?:not found|not exist|is unknown)",
     re.IGNORECASE | re.DOTALL,
 )
-_NO_MONEY = re.compile(r"insufficient_quota|credit balance is too low|insufficient (?:balance|credits)", re.I)
+_NO_MONEY = re.compile(
+    r"insufficient_quota|credit balance is too low|insufficient (?:balance|credits)", re.IGNORECASE
+)
 _TRANSIENT_TYPES: Mapping[str, type[Transient]] = {
     "overloaded": Overloaded,
     "unavailable": Overloaded,
@@ -92,29 +94,42 @@ def _status_in(error: Any) -> int | None:
 
 
 def _error(asked: Asked, status: int, code: str, said: str, *, retry_after: float | None) -> ModelError:
-    where = f"{asked.provider} ({asked.url})"
-    words = f": {said}" if said else "."
-    known = f"{code} {said}"
+    final = _final_kind(status, f"{code} {said}")
+    passing = _transient_kind(status)
+    if final is None and passing is not None:
+        return _transient(passing, asked, status, said, retry_after=retry_after)
+    kind = final or BadRequest
+    return asked.fault(kind, _final_words(kind, asked, status, said), status=status)
+
+
+def _final_kind(status: int, known: str) -> type[ModelError] | None:
+    """What asking again would not change, though its status may be one of passing trouble."""
     if status in (401, 403):
-        way = f" Set {asked.key_variable}." if asked.key_variable else " Check the key for this address."
-        return asked.fault(
-            Unauthorized, f"{where} did not accept the key (status {status}){words}{way}", status=status
-        )
+        return Unauthorized
     if status == 402 or _NO_MONEY.search(known):
-        why = f"The account at {where} has no credit left (status {status}){words}"
-        return asked.fault(BadRequest, why, status=status)
+        return BadRequest
     if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(known)):
-        why = f"The conversation no longer fits {asked.model} (status {status}){words}"
-        return asked.fault(ContextTooLong, why, status=status)
+        return ContextTooLong
     if status == 404 or (status in (400, 422) and _NO_SUCH_MODEL.search(known)):
-        return asked.fault(UnknownModel, _unknown_model(asked, status, words), status=status)
-    kind = _transient_kind(status)
-    if kind is not None:
-        return _transient(kind, asked, status, said, retry_after=retry_after)
+        return UnknownModel
+    return None
+
+
+def _final_words(kind: type[ModelError], asked: Asked, status: int, said: str) -> str:
+    where = f"{asked.provider} ({asked.url})"
+    words = f"(status {status}){f': {said}' if said else '.'}"
+    if kind is Unauthorized:
+        way = f"Set {asked.key_variable}." if asked.key_variable else "Check the key for this address."
+        return f"{where} did not accept the key {words} {way}"
+    if kind is UnknownModel:
+        meant = f" Did you mean {' or '.join(asked.similar)}?" if asked.similar else ""
+        check = " Check the model's name and the base URL."
+        return f"{asked.provider} has no model {asked.model!r} at {asked.url} {words}{meant}{check}"
+    if kind is ContextTooLong:
+        return f"The conversation no longer fits {asked.model} {words}"
     if 300 <= status < 400:
-        why = f"{where} sends requests elsewhere (status {status}). Set the base URL to the address itself."
-        return asked.fault(BadRequest, why, status=status)
-    return asked.fault(BadRequest, f"{where} refused the request (status {status}){words}", status=status)
+        return f"{where} sends requests elsewhere {words} Set the base URL to the address itself."
+    return f"{where} refused the request {words}"
 
 
 def _transient_kind(status: int) -> type[Transient] | None:
@@ -138,14 +153,6 @@ def _transient(
         model=asked.model,
         status=status,
         retry_after=retry_after,
-    )
-
-
-def _unknown_model(asked: Asked, status: int, words: str) -> str:
-    hint = f" Did you mean {' or '.join(asked.similar)}?" if asked.similar else ""
-    return (
-        f"{asked.provider} has no model {asked.model!r} at {asked.url} (status {status}){words}{hint}"
-        " Check the model's name and the base URL."
     )
 
 
@@ -216,8 +223,8 @@ def _from_json(value: Any) -> tuple[str, str]:
 
 
 def _code_in(error: Mapping[str, Any]) -> str:
-    parts = [error[key] for key in ("type", "code") if isinstance(error.get(key), str) and error[key] != "error"]
-    return " ".join(parts)
+    parts = (error.get(key) for key in ("type", "code"))
+    return " ".join(part for part in parts if isinstance(part, str) and part != "error")
 
 
 def _shortened(text: str) -> str:

@@ -1,4 +1,4 @@
-"""From the bytes of a stream to what a listener is told: one call for each chunk and kind, not for each token."""
+"""From the bytes of a stream to what a listener is told: once for each chunk and kind, not for each token."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ class Assembly(Protocol):
     def reply(self) -> Reply: ...
 
 
-async def _nobody(_: Delta) -> None: ...
-
-
 class Listening:
     """What an endpoint gives the bytes of one answer to."""
 
@@ -44,24 +41,28 @@ class Listening:
         """Whether the answer is whole; b"" says that nothing more will come."""
         if not chunk:
             return self._ended()
-        self._size += len(chunk)
-        try:
-            if self._size > _REPLY_LIMIT:
-                raise TooLong(f"an answer of more than {_REPLY_LIMIT >> 20} MB")
-            for _, data in self._events.feed(chunk):
-                if data == b"[DONE]":
-                    self._assembly.done = True
-                elif (event := _json(data)) is not None:
-                    self._assembly.take(event)
-                if self._assembly.done:
-                    break
-        except TooLong as error:
-            raise self._asked.fault(BadReply, f"{self._asked.provider} sent {error}.") from error
+        for data in self._events_in(chunk):
+            if data == b"[DONE]":
+                self._assembly.done = True
+            elif (event := _json(data)) is not None:
+                self._assembly.take(event)
+            if self._assembly.done:
+                break
         if self._assembly.heard:
             heard, self._assembly.heard = self._assembly.heard, []
             for delta in gathered(heard):
                 await self._hear(delta)
         return self._assembly.done
+
+    def _events_in(self, chunk: bytes) -> list[bytes]:
+        self._size += len(chunk)
+        what = f"an answer of more than {_REPLY_LIMIT >> 20} MB"
+        try:
+            if self._size <= _REPLY_LIMIT:
+                return self._events.feed(chunk)
+        except TooLong as error:
+            what = str(error)
+        raise self._asked.fault(BadReply, f"{self._asked.provider} sent {what}.")
 
 
 def _json(data: bytes) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -13,8 +13,10 @@ from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, 
 from shoal.models.connection import Connection, Origin
 from shoal.models.faults import Asked, not_a_stream, refusal
 from shoal.models.http1 import Head, Malformed, Response
+from shoal.models.json_text import decoded
 
 _ERROR_BODY = 64 * 1024
+_LOOK_LIMIT = 4 << 20
 _LINGER = 0.25
 """Seconds a whole answer's connection is given to end in order, so that it can be used again."""
 
@@ -63,9 +65,7 @@ class Endpoint:
             async with self._clock.deadline(self._deadlines.total):
                 await self._exchange(body, take)
         except TimeoutError:
-            raise self._fault(
-                StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s"
-            ) from None
+            raise self._fault(StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s") from None
 
     async def _exchange(self, body: bytes, take: Take) -> None:
         connection = await self._connected()
@@ -164,6 +164,35 @@ class Endpoint:
 
     async def aclose(self) -> None:
         self._origin.close()
+
+
+async def fetched(url: str, *, clock: Clock, within: float) -> Any:
+    """The JSON at an address, or None: for looking whether somebody is there."""
+    parts = urlsplit(url)
+    try:
+        origin = Origin(parts, clock)
+        async with clock.deadline(within):
+            connection = await origin.take(within=within)
+            try:
+                lines = (f"GET {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close")
+                connection.send("\r\n".join((*lines, "", "")).encode())
+                return await _json_body(connection)
+            finally:
+                connection.close()
+    except (OSError, ValueError, Malformed):
+        return None
+
+
+async def _json_body(connection: Connection) -> Any:
+    response, body = Response(), bytearray()
+    while not response.whole and len(body) < _LOOK_LIMIT:
+        data = await connection.read()
+        if not data:
+            response.ended()
+            break
+        body += response.feed(data)
+    is_found = response.whole and response.head is not None and response.head.status == 200
+    return decoded(bytes(body)) if is_found else None
 
 
 def _request_head(host: str, path: str, query: str, headers: Mapping[str, str]) -> bytes:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from shoal.core.messages import (
-    ContentBlock,
-    Image,
-    Message,
-    Role,
-    Text,
-    Thinking,
-    ToolResult,
-)
+from shoal.core.messages import ContentBlock, Image, Text, Thinking, ToolResult
 from shoal.core.requests import Hear, Reply, Request, Sent
 from shoal.core.usage import ModelCard
+from shoal.models.catalogue import version_of
 from shoal.models.hearing import Listening
 from shoal.models.http import Endpoint
 from shoal.models.json_text import encoded
 from shoal.models.messages_stream import MessageAssembly
+from shoal.models.turns import alternating, has_words, seen
 
 VERSION = "2023-06-01"
 _BREAKPOINT = {"type": "ephemeral"}
-_NO_IMAGE = Text(text="[an image is left out here: this model does not see images]")
 _LEAST_THINKING = 1024
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 
@@ -68,12 +60,14 @@ def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
         body["tools"] = tools
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _BREAKPOINT}]
-    body["messages"] = messages = [
-        {"role": role, "content": blocks} for role, blocks in _turns(request.messages, images=card.images)
+    messages: list[dict[str, Any]] = [
+        {"role": role, "content": blocks}
+        for role, blocks in alternating(request.messages, partial(_sendable, images=card.images))
     ]
     for turn in [turn for turn in messages if turn["role"] == "user"][-2:]:
         last = msgspec.to_builtins(turn["content"][-1])
         turn["content"][-1] = {**last, "cache_control": _BREAKPOINT}
+    body["messages"] = messages
     return body
 
 
@@ -88,9 +82,7 @@ def _limits(request: Request, card: ModelCard) -> dict[str, Any]:
     elif request.thinking_tokens:
         budget = max(_LEAST_THINKING, request.thinking_tokens)
         # The budget is part of max_tokens and must leave room for the answer itself.
-        limits["max_tokens"] = min(
-            card.max_output, max(limits["max_tokens"], budget + _LEAST_THINKING)
-        )
+        limits["max_tokens"] = min(card.max_output, max(limits["max_tokens"], budget + _LEAST_THINKING))
         budget = min(budget, limits["max_tokens"] - 1)
         limits["thinking"] = {"type": "enabled", "budget_tokens": budget}
     elif request.temperature is not None and version < (4, 7):
@@ -99,47 +91,15 @@ def _limits(request: Request, card: ModelCard) -> dict[str, Any]:
     return limits
 
 
-def version_of(model: str) -> tuple[int, int]:
-    """(4, 5) for claude-sonnet-4-5-20250929; (0, 0) for a name without a version."""
-    numbers = re.findall(r"(?<![\w.])(\d{1,2})(?![\w])", model.replace(".", "-").split("@")[0].replace("-", " "))
-    major, minor = ([int(number) for number in numbers] + [0, 0])[:2]
-    return major, minor
-
-
-def _turns(messages: Sequence[Message], *, images: bool) -> Iterator[tuple[Role, list[ContentBlock]]]:
-    """Turns that alternate, none of them empty, tool results first in theirs, as the API requires."""
-    role: Role | None = None
-    turn: list[ContentBlock] = []
-    for message in messages:
-        blocks = [
-            sendable for block in message.content if (sendable := _sendable(block, images=images)) is not None
-        ]
-        if not blocks:
-            continue
-        if message.role != role:
-            if role is not None:
-                yield role, _ordered(turn)
-            role, turn = message.role, []
-        turn += blocks
-    if role is not None:
-        yield role, _ordered(turn)
-
-
-def _ordered(turn: list[ContentBlock]) -> list[ContentBlock]:
-    # `sort` is stable and costs nothing where results already come first.
-    turn.sort(key=lambda block: not isinstance(block, ToolResult))
-    return turn
-
-
 def _sendable(block: ContentBlock, *, images: bool) -> ContentBlock | None:
     match block:
         case Text():
-            return block if block.text and not block.text.isspace() else None
+            return block if has_words(block) else None
         case Thinking():
             # Another provider's reasoning has no signature, and would be refused.
             return block if block.signature else None
         case Image():
-            return block if images else _NO_IMAGE
+            return seen(block, images=images)
         case ToolResult():
             return _sendable_result(block, images=images)
         case _:
@@ -150,12 +110,10 @@ def _sendable_result(result: ToolResult, *, images: bool) -> ToolResult:
     content = result.content
     if not isinstance(content, str):
         content = tuple(
-            part
+            part if isinstance(part, Text) else seen(part, images=images)
             for part in content
-            if isinstance(part, Text) and part.text.strip() or isinstance(part, Image)
+            if isinstance(part, Image) or has_words(part)
         )
-        if not images:
-            content = tuple(_NO_IMAGE if isinstance(part, Image) else part for part in content)
     if not content and result.is_error:
         content = "The call failed and said nothing."  # an error without content is refused
     if content == result.content:

@@ -107,7 +107,7 @@ class MessageAssembly:
         elif part.kind == "thinking" and first.get("thinking"):
             self._grow(part, {"type": "thinking_delta", "thinking": first["thinking"]})
         elif part.kind == "tool_use":
-            first["id"]  # noqa: B018 - a call without one makes no sense
+            first["id"]
             self.heard.append(ToolInputDelta(name=first["name"], size=0))
 
     def _grow(self, part: _Part, delta: Mapping[str, Any]) -> None:
@@ -132,9 +132,7 @@ class MessageAssembly:
         cut = self._stop in ("max_tokens", "model_context_window_exceeded")
         parts = [self._parts[index] for index in sorted(self._parts)]
         content = tuple(
-            block
-            for part in parts
-            if (block := _block(part, cut=cut and part is parts[-1])) is not None
+            block for part in parts if (block := _block(part, cut=cut and part is parts[-1])) is not None
         )
         return Reply(
             message=Message(role="assistant", content=content),

@@ -8,22 +8,21 @@ class TooLong(Exception):
 
 
 class Events:
-    """Fed with bytes, it gives back the events that are whole, as (name, data).
+    """Fed with bytes, it gives back the data of the events that are whole. Their names say nothing more.
 
     Comments, unknown fields and lines of no field at all are passed over. An event that no blank line ended
     when the stream ends is not an event.
     """
 
-    __slots__ = ("_data", "_limit", "_name", "_rest", "_size")
+    __slots__ = ("_data", "_limit", "_rest", "_size")
 
     def __init__(self, *, limit: int = 32 << 20) -> None:
         self._limit = limit
         self._rest = bytearray()
-        self._name = b""
         self._data: list[bytes] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         cut = chunk.rfind(b"\n") + 1
         if not cut:
             self._keep(chunk)
@@ -44,14 +43,14 @@ class Events:
         if len(self._rest) > self._limit:
             raise TooLong(f"a line of more than {self._limit >> 20} MB")
 
-    def _events(self, lines: list[bytes]) -> list[tuple[bytes, bytes]]:
-        found: list[tuple[bytes, bytes]] = []
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        found: list[bytes] = []
         for raw in lines:
             line = raw.removesuffix(b"\r")
             if not line:
                 if self._data:
-                    found.append((self._name, b"\n".join(self._data)))
-                self._name, self._data, self._size = b"", [], 0
+                    found.append(b"\n".join(self._data))
+                self._data, self._size = [], 0
                 continue
             field, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
             if field == b"data":
@@ -59,6 +58,4 @@ class Events:
                 if self._size > self._limit:
                     raise TooLong(f"an event of more than {self._limit >> 20} MB")
                 self._data.append(value.removeprefix(b" "))
-            elif field == b"event":
-                self._name = value.removeprefix(b" ")
         return found
