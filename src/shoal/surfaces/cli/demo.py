@@ -54,11 +54,12 @@ class _Ran(Struct, frozen=True, kw_only=True):
 )
 @click.option("--fast", is_flag=True, help="Without pauses.")
 @click.option("--keep", is_flag=True, help="Keep the project and the transcript, and say where they are.")
-def command(*, fast: bool, keep: bool) -> int:
+@click.option("--home", type=click.Path(path_type=Path), help="Keep the transcript in this home.")
+def command(*, fast: bool, keep: bool, home: Path | None) -> int:
     screen = screen_for(sys.stdout)
     try:
         with _place(keep=keep) as place:
-            ran = asyncio.run(_run(screen, place, fast=fast, kept=keep))
+            ran = asyncio.run(_run(screen, place, home or place / "home", fast=fast, kept=keep))
             return _summary(screen, ran)
     finally:
         screen.close()
@@ -74,7 +75,7 @@ def _place(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
+async def _run(screen: Screen, place: Path, home: Path, *, fast: bool, kept: bool) -> _Ran:
     from shoal.app.demo.harbour import TASK, lay_out
     from shoal.app.demo.mind import mind
     from shoal.app.options import Options
@@ -82,7 +83,6 @@ async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
 
     project = place / "project"
     lay_out(project)
-    home = place / "home"
     os.environ["SHOAL_HOME"] = str(home)
     options = Options(
         cwd=project,
@@ -106,8 +106,8 @@ async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
 
 def _introduce(screen: Screen, task: str) -> None:
     screen.write("shoal demo", BOLD_CYAN)
-    screen.write("  The model's words are scripted; the project, the tools, the edits and\n", DIM)
-    screen.write("            the test runs are real. Nothing leaves this machine.\n\n", DIM)
+    screen.write("  The model's words are scripted. The project, the tools, the edits\n", DIM)
+    screen.write("            and the test runs are real. Nothing leaves this machine.\n\n", DIM)
     screen.write("› ", BOLD_CYAN)
     screen.write(f"{task}\n", BOLD)
 
@@ -173,7 +173,8 @@ def _whereabouts(screen: Screen, ran: _Ran) -> None:
     if ran.kept:
         _row(screen, "project", str(ran.project))
         _row(screen, "record", str(ran.transcript))
-        _row(screen, "next", f"cd {ran.project} && SHOAL_HOME={ran.home} shoal undo", BOLD)
+        _row(screen, "next", f"cd {ran.project}", BOLD)
+        _row(screen, "", f"SHOAL_HOME={ran.home} shoal undo", BOLD)
     else:
         lines = len(ran.transcript.read_text(encoding="utf-8").splitlines())
         _row(screen, "record", f"a transcript of {lines} lines, removed with the project (--keep keeps both)")

@@ -23,6 +23,8 @@ def interactive(options: Options, prompt: str | None) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
+    from shoal.app.settings import home_directory
+
     return asyncio.run(converse(options, prompt, home_directory()))
 
 

@@ -29,7 +29,7 @@ class Entered(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """Ctrl-C; `line` is what stood at the prompt and is gone now."""
+    """Ctrl-C; `line` is what stands at the prompt."""
 
     line: str
 
@@ -57,6 +57,10 @@ class Prompt(Protocol):
         ...
 
     def asked(self) -> None: ...
+
+    def clear(self) -> None:
+        """Drop what is half typed."""
+        ...
 
 
 class LivePrompt:
@@ -103,11 +107,14 @@ class LivePrompt:
             self._line.put(self._draft)
             self._draw()
 
+    def clear(self) -> None:
+        self._line.put("")
+        self._draw()
+
     def _pressed(self, press: Press) -> None:
         match press:
             case Key("interrupt"):
                 self._inputs.put_nowait(Interrupted(self._line.text))
-                self._line.put("")
             case Key("hung-up"):
                 self._inputs.put_nowait(HungUp())
             case Key("end-of-input") if not self._line.text:
@@ -179,6 +186,9 @@ class PlainPrompt:
 
     def asked(self) -> None:
         """Nothing was put aside."""
+
+    def clear(self) -> None:
+        self._draft = ""
 
     def _readable(self) -> None:
         data = os.read(sys.stdin.fileno(), 65_536)

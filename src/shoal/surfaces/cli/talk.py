@@ -113,13 +113,16 @@ class Talk:
 
     def _interrupt(self, line: str) -> None:
         now = self._clock.monotonic()
-        if now - self._interrupted_at <= AGAIN and not line:
+        if now - self._interrupted_at <= AGAIN:
             self.end()
+            return
+        if line and self._under_way is None:
+            self._prompt.clear()
             return
         self._interrupted_at = now
         if self._under_way is not None:
             self._tasks.create_task(self._stop(self._under_way))
-        elif not line:
+        else:
             self.telling.note("Ctrl-C again ends Shoal.")
 
     async def _stop(self, under_way: asyncio.Task[None]) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from shoal.core.events import (
     Answered,
+    Asked,
     AssistantSaid,
     ConversationCompacted,
     Discarded,
@@ -67,6 +68,7 @@ class Telling:
         """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
+        self._end_told = False
 
     def hear(self, event: Event) -> None:
         match event:
@@ -92,10 +94,12 @@ class Telling:
 
     def _tell_rest(self, event: Event) -> None:
         match event:
-            case TurnStarted(prompt=prompt) if self._prompts:
-                self._quiet()
-                self._screen.write("\n› ", BOLD_CYAN)
-                self._screen.write(f"{prompt.strip()}\n\n", BOLD)
+            case TurnStarted(prompt=prompt):
+                self._end_told = False
+                if self._prompts:
+                    self._quiet()
+                    self._screen.write("\n› ", BOLD_CYAN)
+                    self._screen.write(f"{prompt.strip()}\n", BOLD)
             case Discarded(reason=reason, retry_in=delay, attempt=attempt):
                 self._discard()
                 self.note(
@@ -106,13 +110,19 @@ class Telling:
                 self.note(f"✗ {one_line(reason)}", RED)
             case PermissionDenied(tool=tool, reason=reason):
                 self.note(f"✗ {tool} was not run: {one_line(reason)}", RED)
+            case Asked() if self._open is not None:
+                # The question shows the call, and its line is written when it really runs.
+                self._screen.take_back()
+                self._open = None
             case Answered(answer=answer):
                 self.note(_answered(answer))
+                if self._calls:
+                    self._begin(next(iter(self._calls)))
             case ConversationCompacted(tokens_before=tokens):
                 self.note(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
             case Noted(text=text):
                 self.note(one_line(text), YELLOW)
-            case Finished(reason=reason, detail=detail) | TurnEnded(reason=reason, detail=detail):
+            case TurnEnded(reason=reason, detail=detail) | Finished(reason=reason, detail=detail):
                 self._ended(reason, detail)
             case _:
                 pass
@@ -123,8 +133,7 @@ class Telling:
             if not text:
                 return
             self._quiet()
-            if voice == "text":
-                self._screen.write("\n")
+            self._screen.write("\n")
             self._voice = voice
         self._heard = True
         self._screen.write(text, ITALIC_DIM if voice == "thinking" else "")
@@ -147,7 +156,7 @@ class Telling:
 
     def _begin(self, call: str) -> None:
         it = self._calls[call]
-        was_telling = self._voice == "text"
+        was_telling = self._voice is not None
         self._quiet()
         if was_telling:
             self._screen.write("\n")
@@ -177,7 +186,11 @@ class Telling:
             self._begin(next(iter(self._calls)))
 
     def _ended(self, reason: str, detail: str) -> None:
+        """Told by two events, a journal has only the one, a full disk lets only the other through."""
         self._quiet()
+        if self._end_told:
+            return
+        self._end_told = True
         self._calls.clear()
         if reason == "done":
             if detail:
