@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -172,6 +173,8 @@ async def test_head_limit_and_offset_page_through(bench):
 async def test_no_argument_is_taken_for_an_option_or_a_command(bench, hostile):
     bench.put(hostile.replace("/", "_"), "needle\n")
     bench.put("plain", f"needle {hostile}\n")
+    literally = re.sub(r"[$()]", r"\\\g<0>", hostile)
+    assert await bench.text(grep, pattern=literally) == f"{bench.root}/plain"
     for arguments in (
         {"pattern": hostile},
         {"pattern": "needle", "glob": hostile},

@@ -184,7 +184,12 @@ class Session:
         try:
             self.parts.workspace.begin_turn(self.turn)
             await self._tell(
-                TurnStarted(agent=self.agent.identity.agent, turn=self.turn, prompt=prompt.text[:PREVIEW])
+                TurnStarted(
+                    agent=self.agent.identity.agent,
+                    turn=self.turn,
+                    prompt=prompt.text[:PREVIEW],
+                    after=self.agent.conversation.last,
+                )
             )
             async with self.agent.clock.deadline(self._time_left()):
                 return await run(self.agent, prompt), None

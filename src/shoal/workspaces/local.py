@@ -104,7 +104,9 @@ class LocalWorkspace:
 
     def _absolute(self, path: str) -> Path:
         try:
-            located = os.path.normpath(self._cwd / os.path.expanduser(path))  # noqa: PTH111 - Path raises on ~nobody
+            # Another user's ~name stays a file's name.
+            given = Path(path).expanduser() if path == "~" or path.startswith("~/") else path
+            located = os.path.normpath(self._cwd / given)
             raw = os.fsencode(located)
         except UnicodeEncodeError:
             raise WorkspaceError(f"The path {shown(path)!r} is not text a file name can hold.") from None
