@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["needs_marks", "spec_marks"]
+
 SRC = Path(__file__).parents[1] / "src"
 
 

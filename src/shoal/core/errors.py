@@ -21,6 +21,7 @@ ShoalError
 ├── SettingsError                 a setting that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 ├── MissingExtra                  a part that is not installed
+├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
 └── NobodyToAsk                   a question with no person to answer it
 """
@@ -126,6 +127,9 @@ class MissingExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
         super().__init__(f"{need} needs an optional part. Install it with: pip install 'shoal[{extra}]'")
         self.extra = extra
+
+
+class ProcessError(ShoalError): ...
 
 
 class WorkspaceError(ShoalError): ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
@@ -101,6 +101,14 @@ class Workspace(Protocol):
 
     def read(self, path: Path) -> bytes:
         """The content, remembered as seen, so that a later write can tell whether it is stale."""
+        ...
+
+    def open(self, path: Path) -> BinaryIO:
+        """A regular file to read parts of, remembered as seen by its size and time."""
+        ...
+
+    def current(self, path: Path) -> bytes:
+        """The content, for a change that starts from it; refused as `write` refuses."""
         ...
 
     def write(self, path: Path, content: bytes) -> None:

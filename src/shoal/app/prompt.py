@@ -1,0 +1,31 @@
+"""The system prompt of a session: who the agent is, and where it stands."""
+
+from __future__ import annotations
+
+import platform
+from importlib.resources import files
+from pathlib import Path
+
+from shoal.core.clock import Clock, iso
+
+
+def system_prompt(
+    *, cwd: Path, clock: Clock, instead: str | None = None, also: str | None = None, granted: tuple[Path, ...] = ()
+) -> str:
+    """Made once per session: a prefix that changes between requests is a prefix no cache can hold."""
+    base = instead if instead is not None else (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
+    facts = [
+        f"Working directory: {cwd}",
+        *(f"Also granted: {path}" for path in granted),
+        f"Inside a git repository: {'yes' if _in_git(cwd) else 'no'}",
+        f"Platform: {platform.system()} {platform.machine()}",
+        f"Date: {iso(clock.now())[:10]}",
+    ]
+    parts = [base.strip(), "Where you are\n" + "\n".join(facts)]
+    if also:
+        parts.append(also.strip())
+    return "\n\n".join(part for part in parts if part)
+
+
+def _in_git(path: Path) -> bool:
+    return any((place / ".git").exists() for place in (path, *path.parents))

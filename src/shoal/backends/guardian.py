@@ -1,0 +1,270 @@
+"""The guardian: the parent of every process a session starts, which ends them all when the session is gone.
+
+Run as `python -I -S -E guardian.py FD`, with the standard library alone, so that it starts fast and stays
+small. FD is a stream socket to the lead, with one JSON object per line:
+
+    lead → {"spawn": id, "argv": [...], "cwd": "...", "env": {...}}   with three descriptors: 0, 1 and 2
+           {"signal": id, "number": n}
+    here → {"started": id, "pid": n} | {"failed": id, "error": "..."}
+           {"exited": id, "status": n}      the process itself; negative for a signal
+           {"gone": id}                     its whole group
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the typing module costs a third of the start
+    from typing import Any
+
+GRACE = 2.0
+LIMIT = 4.5
+DESCRIPTORS = 3
+PR_SET_CHILD_SUBREAPER = 36
+RESTORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+
+class LeadGone(Exception):
+    """The socket is closed: the session ended, or died."""
+
+
+class Guardian:
+    def __init__(self, lead: socket.socket, wake: int) -> None:
+        self._lead = lead
+        self._wake = wake
+        self._leaders: dict[int, int] = {}
+        """Running processes: pid → id."""
+        self._groups: dict[int, int] = {}
+        """Groups that may have members, their leader dead or alive: id → pid."""
+        self._descriptors: deque[int] = deque()
+        self._heard = b""
+
+    def serve(self) -> None:
+        try:
+            while True:
+                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [])
+                if self._wake in ready:
+                    self._reap()
+                if self._lead.fileno() in ready:
+                    self._hear()
+        except LeadGone:
+            self._end_all()
+
+    def _hear(self) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, DESCRIPTORS)
+        except OSError as error:
+            raise LeadGone from error
+        if not data:
+            raise LeadGone
+        for fd in fds:
+            os.set_inheritable(fd, False)  # noqa: FBT003
+        # Descriptors come with the first bytes of their order, orders come in order: so both queues match.
+        self._descriptors.extend(fds)
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            if "spawn" in order:
+                self._spawn(order)
+            else:
+                self._signal(order["signal"], order["number"])
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._lead.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise LeadGone from error
+
+    def _spawn(self, order: dict[str, Any]) -> None:
+        fds = [self._descriptors.popleft() for _ in range(DESCRIPTORS)]
+        try:
+            pid = spawned(order["argv"], order["cwd"], order["env"], fds)
+        except (OSError, ValueError) as error:
+            self._tell({"failed": order["spawn"], "error": str(error)})
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._leaders[pid] = order["spawn"]
+        self._groups[order["spawn"]] = pid
+        self._tell({"started": order["spawn"], "pid": pid})
+
+    def _signal(self, identity: int, number: int) -> None:
+        leader = self._groups.get(identity)
+        if leader is None:
+            return
+        # Members that left the group can only be found while their leader lives.
+        strays = descendants(leader) if leader in self._leaders else []
+        deliver(number, groups=[leader], pids=strays)
+
+    def _reap(self) -> bool:
+        """Take in every process that ended; False when none is left."""
+        drain(self._wake)
+        left = True
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                left = False
+                break
+            if pid == 0:
+                break
+            identity = self._leaders.pop(pid, None)
+            if identity is not None:
+                self._tell({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
+        self._forget_empty_groups()
+        return left
+
+    def _forget_empty_groups(self) -> None:
+        # At once, because the system may give the number of an empty group to a stranger.
+        for identity, leader in list(self._groups.items()):
+            if leader not in self._leaders and not group_exists(leader):
+                del self._groups[identity]
+                self._tell({"gone": identity})
+
+    def _end_all(self) -> None:
+        started = time.monotonic()
+        self._deliver_to_all(signal.SIGTERM)
+        left = self._await_none(started + GRACE)
+        while left and time.monotonic() < started + LIMIT:
+            # Again and again: a process may have forked between being listed and being killed.
+            self._deliver_to_all(signal.SIGKILL)
+            left = self._await_none(min(time.monotonic() + 0.05, started + LIMIT))
+        self._deliver_to_all(signal.SIGKILL)
+
+    def _deliver_to_all(self, number: int) -> None:
+        deliver(number, groups=list(self._groups.values()), pids=descendants(os.getpid()))
+
+    def _await_none(self, until: float) -> bool:
+        """Wait for the end of every child; whether some are left."""
+        while True:
+            try:
+                if not self._reap():
+                    return False
+            except LeadGone:  # nobody listens any more; go on reaping
+                continue
+            patience = until - time.monotonic()
+            if patience <= 0 or not select.select([self._wake], [], [], patience)[0]:
+                return True
+
+
+def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
+    """Start a program in a session and process group of its own; its pid."""
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise OSError(f"cannot work in {cwd}: {error.strerror}") from error
+    try:
+        return os.posix_spawn(
+            program(argv[0], env),
+            argv,
+            env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=RESTORED,
+        )
+    except OSError as error:
+        raise OSError(f"cannot run {argv[0]}: {error.strerror}") from error
+    finally:
+        os.chdir("/")
+
+
+def program(name: str, env: dict[str, str]) -> str:
+    """The file to run, looked up in the PATH the process will have."""
+    if "/" in name:
+        return name
+    for directory in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(directory or ".", name)  # noqa: PTH118 - pathlib is slow to import
+        if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
+            return path
+    return name
+
+
+def deliver(number: int, *, groups: list[int], pids: list[int]) -> None:
+    # A stopped process acts on TERM only once it goes on.
+    for each in (number, signal.SIGCONT) if number == signal.SIGTERM else (number,):
+        for group in groups:
+            attempt(os.killpg, group, each)
+        for pid in pids:
+            attempt(os.kill, pid, each)
+
+
+def attempt(kill: Any, target: int, number: int) -> None:
+    try:  # noqa: SIM105 - contextlib is slow to import
+        kill(target, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # gone already, or another user's now
+
+
+def group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, whatever its group; none where the system has no /proc."""
+    children: dict[int, list[int]] = {}
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return []
+    for name in names:
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = list(children.get(root, ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def become_subreaper() -> None:
+    """Daemons orphaned below us become our children, so that none is lost from sight (Linux only)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def main() -> None:
+    fd = int(sys.argv[1])
+    os.set_inheritable(fd, False)  # noqa: FBT003
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    become_subreaper()
+    Guardian(socket.socket(fileno=fd), wake).serve()
+
+
+if __name__ == "__main__":
+    main()

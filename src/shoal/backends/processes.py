@@ -1,0 +1,188 @@
+"""Processes that cannot outlive the session: a guardian is their parent, and ends them with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from shoal.backends.link import GuardianLink
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.ports import Launch
+
+LOST = (
+    "The guardian process was killed, and every program it ran was ended with it. "
+    "The next program starts under a new guardian."
+)
+CLOSED = "The session was closed and ended every program it ran."
+STARTING = 10.0
+"""Seconds for a program to be started; the guardian takes a few milliseconds."""
+DYING = 0.8
+"""Seconds from KILL to the news of the end."""
+
+
+class GuardedProcess:
+    def __init__(self, tell: Callable[[int], None], clock: Clock) -> None:
+        self.pid = 0
+        self._tell = tell
+        self._clock = clock
+        self._status: int | None = None
+        self._failure = ""
+        self._answered = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    async def wait(self) -> int:
+        """The exit status; negative for a signal. Raises `ProcessError` when the process was lost."""
+        await self._exited.wait()
+        if self._status is None:
+            raise ProcessError(self._failure)
+        return self._status
+
+    async def stop(self, *, grace: float = 2.0) -> int:
+        """TERM to the whole group, KILL to what is left after the grace; within grace + 1 s."""
+        try:
+            if not self._gone.is_set():
+                self._tell(signal.SIGTERM)
+                async with self._clock.deadline(grace):
+                    await self._gone.wait()
+        except TimeoutError:
+            self._tell(signal.SIGKILL)
+        except asyncio.CancelledError:
+            self._tell(signal.SIGKILL)
+            raise
+        try:
+            async with self._clock.deadline(DYING):
+                return await self.wait()
+        except TimeoutError:
+            self._kill_here()
+            raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
+
+    async def answered(self) -> None:
+        """Started, or not: then `ProcessError`."""
+        await self._answered.wait()
+        if not self.pid:
+            raise ProcessError(self._failure)
+
+    def hear(self, news: dict[str, Any]) -> None:
+        if "started" in news:
+            self.pid = news["pid"]
+            self._answered.set()
+        elif "exited" in news:
+            self._status = news["status"]
+            self._exited.set()
+        elif "gone" in news:
+            self._gone.set()
+        else:
+            self._close(f"{news['error'][:1].upper()}{news['error'][1:]}.")
+
+    def lose(self, why: str) -> None:
+        """The guardian is gone: end the group from here."""
+        self._kill_here()
+        self._close(why)
+
+    def _kill_here(self) -> None:
+        if self.pid and not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _close(self, failure: str) -> None:
+        self._failure = failure
+        self._answered.set()
+        self._exited.set()
+        self._gone.set()
+
+
+class GuardedProcesses:
+    """Starts processes through a guardian, which itself starts with the first of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._link: GuardianLink | None = None
+        self._running: dict[int, GuardedProcess] = {}
+        self._last = 0
+        self._closed = False
+
+    @property
+    def guardian(self) -> int | None:
+        """The guardian's pid, while there is one."""
+        return self._link.pid if self._link is not None and self._link.alive else None
+
+    async def start(self, launch: Launch) -> GuardedProcess:
+        link = self._living()
+        self._last = identity = self._last + 1
+
+        def tell(number: int) -> None:
+            link.order({"signal": identity, "number": number})
+
+        self._running[identity] = process = GuardedProcess(tell, self._clock)
+        try:
+            _order(link, identity, launch)
+        except (OSError, ValueError) as error:
+            self._running.pop(identity, None)
+            raise ProcessError(f"{launch.argv[0]} was not started: {error}.") from error
+        try:
+            async with self._clock.deadline(STARTING):
+                await process.answered()
+        except TimeoutError:
+            link.abandon()
+            raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not answer.") from None
+        except asyncio.CancelledError:
+            tell(signal.SIGKILL)
+            raise
+        return process
+
+    async def aclose(self) -> None:
+        """End everything: TERM, a short grace, KILL."""
+        self._closed = True
+        if self._link is not None:
+            await self._link.close()
+        for process in list(self._running.values()):
+            process.lose(CLOSED)
+        self._running.clear()
+
+    def _living(self) -> GuardianLink:
+        if self._closed:
+            raise ProcessError("The session is closed: no program can be started.")
+        if self._link is None or not self._link.alive:
+            try:
+                self._link = GuardianLink(self._hear, self._lost)
+            except OSError as error:
+                raise ProcessError(f"The guardian of processes cannot be started: {error}.") from error
+        return self._link
+
+    def _hear(self, news: dict[str, Any]) -> None:
+        identity = next(news[kind] for kind in ("started", "failed", "exited", "gone") if kind in news)
+        process = self._running[identity]
+        process.hear(news)
+        if "gone" in news or "failed" in news:
+            del self._running[identity]
+
+    def _lost(self) -> None:
+        for process in self._running.values():
+            process.lose(LOST)
+        self._running.clear()
+
+
+def _order(link: GuardianLink, identity: int, launch: Launch) -> None:
+    order = {
+        "spawn": identity,
+        "argv": [_utf8(word) for word in launch.argv],
+        "cwd": _utf8(str(launch.cwd)),
+        "env": {_utf8(name): _utf8(value) for name, value in launch.env.items()},
+    }
+    stdin = os.open(os.devnull, os.O_RDONLY) if launch.stdin is None else launch.stdin
+    try:
+        link.order(order, [stdin, launch.stdout, launch.stderr])
+    finally:
+        if launch.stdin is None:
+            os.close(stdin)
+
+
+def _utf8(text: str) -> str:
+    """The same bytes, spelled for a guardian that speaks UTF-8 whatever our locale is."""
+    return os.fsencode(text).decode("utf-8", "surrogateescape")

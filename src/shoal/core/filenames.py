@@ -1,0 +1,32 @@
+"""File names as text: any name the system allows can be shown, sent as JSON and given back."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import PurePath
+
+_UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+
+
+def shown(path: PurePath | str) -> str:
+    r"""The name with control characters and bytes that are not UTF-8 as `\x1b`, `\xff`."""
+    text = str(path)
+    return _UNSHOWABLE.sub(_escape, text) if _UNSHOWABLE.search(text) else text
+
+
+def meant(text: str) -> str:
+    """The name that `shown` shows as this text; a name that holds a backslash itself may be another."""
+    if "\\x" not in text:
+        return text
+    raw = _ESCAPED.sub(lambda found: os.fsdecode(bytes((int(found[1], 16),))), text)
+    return os.fsdecode(os.fsencode(raw))
+
+
+def _escape(found: re.Match[str]) -> str:
+    try:
+        raw = os.fsencode(found[0])
+    except UnicodeEncodeError:
+        return f"\\u{ord(found[0]):04x}"
+    return "".join(f"\\x{byte:02x}" for byte in raw)

@@ -1,0 +1,128 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from shoal.core.clock import Deadline
+
+START = 1_767_225_600_000
+"""The first moment of 2026, in milliseconds."""
+_ROUNDS = 10_000
+
+
+class FakeClock:
+    """Sleepers and deadlines wake in the order of their time, each before the next moment comes."""
+
+    def __init__(self, *, start: int = START) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._order = itertools.count()
+        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._one_more = asyncio.Event()
+
+    def now(self) -> int:
+        return self._start + round(self._elapsed * 1000)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.Event()
+        alarm = self.set_alarm(seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            self.drop_alarm(alarm)
+
+    def deadline(self, seconds: float) -> Deadline:
+        return _FakeDeadline(self, seconds)
+
+    @property
+    def sleepers(self) -> int:
+        """How many sleeps and deadlines wait for their time."""
+        return len(self._waiting)
+
+    @property
+    def next_in(self) -> float | None:
+        """Seconds until the next of them, None when nothing waits."""
+        return self._waiting[0][0] - self._elapsed if self._waiting else None
+
+    async def advance(self, seconds: float) -> None:
+        """Move the time on; whoever wakes on the way runs until it waits again, at its own moment."""
+        until = self._elapsed + seconds
+        await settle()
+        while (wait := self.next_in) is not None and self._elapsed + wait <= until:
+            moment, _, wake = heapq.heappop(self._waiting)
+            self._elapsed = moment
+            wake()
+            await settle()
+        self._elapsed = until
+
+    async def asleep(self, sleepers: int = 1, *, within: float = 5.0) -> None:
+        """Returns when that many sleeps and deadlines wait, also when real input and output comes first."""
+        async with asyncio.timeout(within):
+            while self.sleepers < sleepers:
+                self._one_more.clear()
+                await self._one_more.wait()
+
+    def set_alarm(self, seconds: float, wake: Callable[[], None]) -> int:
+        alarm = next(self._order)
+        heapq.heappush(self._waiting, (self._elapsed + max(0.0, seconds), alarm, wake))
+        self._one_more.set()
+        return alarm
+
+    def drop_alarm(self, alarm: int) -> None:
+        self._waiting = [entry for entry in self._waiting if entry[1] != alarm]
+        heapq.heapify(self._waiting)
+
+
+async def settle() -> None:
+    """Let everything that can run do so, until all tasks wait for something."""
+    loop = asyncio.get_running_loop()
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
+        if not getattr(loop, "_ready", ()):
+            return
+    raise RuntimeError(
+        f"Something still runs after {_ROUNDS} rounds of the loop; it does not wait for the clock."
+    )
+
+
+class _FakeDeadline:
+    """asyncio.timeout, set off by the fake clock."""
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(None)
+        self._alarm: int | None = None
+
+    async def __aenter__(self) -> _FakeDeadline:
+        await self._timeout.__aenter__()
+        self.extend(self._seconds)
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        self._drop()
+        await self._timeout.__aexit__(*exc)
+
+    def extend(self, seconds: float) -> None:
+        self._drop()
+        self._alarm = self._clock.set_alarm(seconds, self._expire)
+
+    def _drop(self) -> None:
+        if self._alarm is not None:
+            self._clock.drop_alarm(self._alarm)
+            self._alarm = None
+
+    def _expire(self) -> None:
+        self._alarm = None
+        self._timeout.reschedule(asyncio.get_running_loop().time())

@@ -1,0 +1,200 @@
+"""What a mock provider answers: content made of core types, and the faults on the way to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct, structs
+
+from shoal.core.messages import Block, ContentBlock, Message, Text, ToolUse
+from shoal.core.requests import Reply, StopReason
+from shoal.core.usage import Usage
+
+
+class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=str.lower):
+    """Something that goes wrong with one answer."""
+
+
+class Delay(Fault, frozen=True):
+    """Nothing is sent for a while; then the answer as usual."""
+
+    seconds: float
+
+
+class Drip(Fault, frozen=True):
+    """The answer arrives in pieces of `size` bytes with a pause before each."""
+
+    seconds: float
+    size: int = 1
+
+
+class Pings(Fault, frozen=True):
+    """Keep-alive events that mean nothing, one after each event."""
+
+
+class HttpError(Fault, frozen=True):
+    """An error status instead of an answer, in the provider's own JSON. `raw` replaces that JSON."""
+
+    status: int
+    message: str = ""
+    code: str = ""
+    retry_after: float | None = None
+    raw: str | None = None
+
+
+class Reset(Fault, frozen=True):
+    """The connection is reset before a byte of the answer."""
+
+
+class Cut(Fault, frozen=True):
+    """The stream ends after some events: by `close`, `reset`, or `clean` (a proxy that ends it in order).
+
+    With `in_tool_call` it ends in the middle of a tool call's arguments.
+    """
+
+    after: int = 0
+    in_tool_call: bool = False
+    how: str = "close"
+
+
+class Stall(Fault, frozen=True):
+    """After some events no more bytes come and the connection stays open."""
+
+    after: int = 0
+
+
+class Garbage(Fault, frozen=True):
+    """A line that is not of the protocol, after some events; the stream then goes on."""
+
+    after: int = 1
+    line: str = "data: {not json"
+
+
+class StreamError(Fault, frozen=True):
+    """The provider's error event, after some events, in a stream that began with status 200."""
+
+    after: int = 1
+    code: str = "overloaded"
+    message: str = "Overloaded"
+
+
+class BrokenToolJson(Fault, frozen=True):
+    """The arguments of every tool call are this text. The Messages API can say so only in a stream."""
+
+    arguments: str = '{"path": "a.txt", "content": '
+
+
+AnyFault: TypeAlias = (
+    Delay | Drip | Pings | HttpError | Reset | Cut | Stall | Garbage | StreamError | BrokenToolJson
+)
+
+
+def rate_limited(retry_after: float | None = None) -> HttpError:
+    return HttpError(status=429, retry_after=retry_after)
+
+
+def overloaded() -> HttpError:
+    return HttpError(status=529)
+
+
+def server_error() -> HttpError:
+    return HttpError(status=500)
+
+
+def unavailable() -> HttpError:
+    return HttpError(status=503)
+
+
+def unauthorized() -> HttpError:
+    return HttpError(status=401)
+
+
+def unknown_model() -> HttpError:
+    return HttpError(status=404)
+
+
+def context_too_long() -> HttpError:
+    return HttpError(status=400, code="context_too_long")
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One answer of the provider. What is left out is derived: the stop reason from the content, usage from
+    the number of bytes."""
+
+    content: tuple[ContentBlock, ...] = ()
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    model: str | None = None
+    faults: tuple[AnyFault, ...] = ()
+
+    @property
+    def stopped_by(self) -> StopReason:
+        if self.stop_reason is not None:
+            return self.stop_reason
+        return "tool_use" if any(isinstance(block, ToolUse) for block in self.content) else "end_turn"
+
+
+Sayable: TypeAlias = str | Block | Message | Reply | Answer | Fault | Sequence[str | Block | Fault]
+"""Whatever a mind may say; `answer_from` makes an `Answer` of it."""
+Body: TypeAlias = Mapping[str, Any]
+Mind: TypeAlias = Callable[[Body], Sayable | Awaitable[Sayable]] | Sequence[Sayable]
+"""What thinks for the server: a function of the parsed request, or the answers in their order."""
+
+
+def call(name: str, *, call_id: str = "", **arguments: Any) -> ToolUse:
+    """A tool call; without an id the server makes one."""
+    return ToolUse(id=call_id, name=name, input=arguments)
+
+
+def answer_from(said: Sayable) -> Answer:
+    match said:
+        case Answer():
+            return said
+        case str():
+            return Answer(content=(Text(text=said),))
+        case Reply():
+            return Answer(
+                content=said.message.content,
+                usage=said.usage,
+                stop_reason=said.stop_reason,
+                model=said.model or None,
+            )
+        case Message():
+            return Answer(content=said.content)
+        case Block() | Fault():
+            return _gathered((said,))
+        case _:
+            return _gathered(said)
+
+
+def _gathered(parts: Sequence[str | Block | Fault]) -> Answer:
+    content: list[Any] = []
+    faults: list[Any] = []
+    for part in parts:
+        if isinstance(part, str):
+            content.append(Text(text=part))
+        elif isinstance(part, Fault):
+            faults.append(part)
+        else:
+            content.append(part)
+    return Answer(content=tuple(content), faults=tuple(faults))
+
+
+def with_ids(answer: Answer, prefix: str) -> Answer:
+    """The answer with an id for each tool call that has none."""
+    if all(block.id for block in answer.content if isinstance(block, ToolUse)):
+        return answer
+    content = [
+        structs.replace(block, id=f"{prefix}{index}")
+        if isinstance(block, ToolUse) and not block.id
+        else block
+        for index, block in enumerate(answer.content)
+    ]
+    return structs.replace(answer, content=tuple(content))
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """The text in the parts it is streamed in: at least two where it has two characters."""
+    size = max(1, min(size, (len(text) + 1) // 2))
+    return [text[start : start + size] for start in range(0, len(text), size)]

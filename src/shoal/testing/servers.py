@@ -1,0 +1,269 @@
+"""Mock model providers on loopback: real HTTP and server-sent events, with a mind and faults you give.
+
+async with messages_server(["Hello.", rate_limited(retry_after=1)]) as server:
+    ...  # a client of server.url
+    assert server.requests[0].body["model"] == "mock"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.usage import Usage
+from shoal.testing.chat_form import ChatForm, ollama_tags
+from shoal.testing.http import HttpRequest, read_request, whole
+from shoal.testing.messages_form import MessagesForm
+from shoal.testing.outgoing import Form, HungUp, Outgoing, Received
+from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, answer_from, with_ids
+
+
+class MockServer:
+    """A provider whose mind is yours. It listens between `start` and `stop`."""
+
+    def __init__(
+        self,
+        form: Form,
+        mind: Mind,
+        *,
+        models: Sequence[str] = ("mock",),
+        clock: Clock | None = None,
+        strict: bool = True,
+        keep_requests: bool = True,
+    ) -> None:
+        self._form = form
+        self._think = mind if callable(mind) else _in_order(mind)
+        self._models = models
+        self._clock = clock or SystemClock()
+        self._strict = strict
+        self._keep_requests = keep_requests
+        self._server: asyncio.Server | None = None
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Condition()
+        self._connections = 0
+        self._stopping = False
+        self.url = ""
+        self.requests: list[Received] = []
+        """Questions to the model, in order."""
+        self.lookups: list[str] = []
+        """Paths of all other requests."""
+        self.count = 0
+        """How many questions to the model came in."""
+        self.reported = Usage()
+        """The sum of what whole answers said they cost."""
+        self.unsettled = Usage()
+        """What answers cost that were cut before the client could know."""
+        self.answered = 0
+        """Answers that were sent to their end."""
+        self.mind_errors: list[Exception] = []
+
+    async def start(self, *, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1 << 20)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def stop(self) -> None:
+        if self._server is None:
+            return
+        self._stopping = True
+        self._server.close()
+        for handler in self._handlers:
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def arrived(self, count: int, *, within: float = 5.0) -> None:
+        """Returns when that many questions came in."""
+        await self._until(lambda: self.count >= count, within)
+
+    async def left(self, *, within: float = 5.0) -> None:
+        """Returns when no connection is open."""
+        await self._until(lambda: not self._handlers, within)
+
+    async def _until(self, true: Callable[[], bool], within: float) -> None:
+        async with asyncio.timeout(within), self._changed:
+            await self._changed.wait_for(true)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = cast("asyncio.Task[None]", asyncio.current_task())
+        self._handlers.add(handler)
+        self._connections += 1
+        connection = self._connections
+        try:
+            while (request := await read_request(reader)) is not None:
+                await self._answer(request, connection, reader, writer)
+        except (HungUp, ConnectionError):
+            pass
+        except asyncio.CancelledError:
+            # asyncio reports a cancelled connection handler as a failure; `stop` asked for this one.
+            if not self._stopping:
+                raise
+        finally:
+            writer.close()
+            self._handlers.discard(handler)
+            await self._tell()
+
+    async def _answer(
+        self,
+        request: HttpRequest,
+        connection: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        if request.method != "POST" or request.path != self._form.path:
+            self.lookups.append(request.path)
+            writer.write(self._looked_up(request))
+            return
+        self.count += 1
+        received = self._receive(request, connection)
+        await self._tell()
+        answer = await self._thought(received)
+        out = Outgoing(self._form, self._clock, reader, writer, received)
+        usage = answer.usage or _estimated(received.raw, answer)
+        try:
+            ended = await out.send(answer, usage)
+        except (HungUp, ConnectionError):
+            if out.began:
+                self.unsettled += usage
+            raise
+        if ended:
+            self.answered += 1
+            self.reported += self._form.reported(usage, received.body)
+
+    def _looked_up(self, request: HttpRequest) -> bytes:
+        if request.method == "GET" and request.path == "/v1/models":
+            return whole(self._form.models(self._models))
+        if request.method == "GET" and request.path == "/api/tags" and isinstance(self._form, ChatForm):
+            return whole(ollama_tags(self._models))
+        missing = HttpError(status=404, message=f"Not found: {request.method} {request.path}")
+        return whole(self._form.error(missing, {}, 0), status=404)
+
+    def _receive(self, request: HttpRequest, connection: int) -> Received:
+        try:
+            body = msgspec.json.decode(request.content)
+        except msgspec.DecodeError:
+            body = None
+        received = Received(
+            number=self.count,
+            path=request.path,
+            headers=request.headers,
+            body=body if isinstance(body, dict) else {},
+            raw=request.content,
+            connection=connection,
+            at=time.monotonic(),
+        )
+        if self._keep_requests:
+            self.requests.append(received)
+        return received
+
+    async def _thought(self, received: Received) -> Answer:
+        if self._strict:
+            if not self._form.key_given(received.headers):
+                return Answer(faults=(HttpError(status=401),))
+            if (wrong := self._form.complaint(received.headers, received.body)) is not None:
+                return Answer(faults=(HttpError(status=400, message=wrong),))
+        try:
+            said = self._think(received.body)
+            if inspect.isawaitable(said):
+                said = await said
+            answer = answer_from(said)
+        except Exception as error:  # noqa: BLE001 - the mind is the test's code; `messages_server` raises it at the end
+            self.mind_errors.append(error)
+            return Answer(faults=(HttpError(status=400, message=f"The mock's mind failed: {error}"),))
+        return with_ids(answer, f"{self._form.call_prefix}{received.number:04d}_")
+
+
+def _in_order(said: Sequence[Sayable]) -> Callable[[Body], Sayable]:
+    if isinstance(said, str):
+        raise TypeError("A mind is a function or a list of answers; a single answer is a list of one.")
+    remaining = iter(said)
+
+    def think(_: Body) -> Sayable:
+        for next_said in remaining:
+            return next_said
+        raise IndexError(f"all {len(said)} answers were given and one more was asked for")
+
+    return think
+
+
+def _estimated(request: bytes, answer: Answer) -> Usage:
+    """A token for every four bytes, as a rule of thumb and the same every time."""
+    said = len(msgspec.json.encode(answer.content))
+    return Usage(input_tokens=max(1, len(request) // 4), output_tokens=max(1, said // 4))
+
+
+@contextlib.asynccontextmanager
+async def serving(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
+    """The server, listening; at the end it raises what its mind raised."""
+    await server.start(port=port)
+    try:
+        yield server
+    finally:
+        await server.stop()
+    if server.mind_errors:
+        raise server.mind_errors[0]
+
+
+def messages_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+    """A provider that speaks the Messages API. `options` are those of `MockServer`."""
+    return serving(MockServer(MessagesForm(), mind, **options))
+
+
+def chat_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+    """A provider that speaks Chat Completions. `options` are those of `MockServer`."""
+    return serving(MockServer(ChatForm(), mind, **options))
+
+
+@contextlib.contextmanager
+def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Generator[MockServer]:
+    """A server on a thread of its own, for tests without a loop: `with in_thread(chat_server(mind)) as …`."""
+    ready: list[tuple[MockServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    started = threading.Event()
+    failures: list[BaseException] = []
+
+    async def run() -> None:
+        async with serve as server:
+            end = asyncio.Event()
+            ready.append((server, asyncio.get_running_loop(), end))
+            started.set()
+            await end.wait()
+
+    def host() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits for it
+            failures.append(error)
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=host, name="mock-provider", daemon=True)
+    thread.start()
+    started.wait()
+    try:
+        if ready:
+            yield ready[0][0]
+    finally:
+        if ready:
+            _, loop, end = ready[0]
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(end.set)
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+if __name__ == "__main__":
+    from shoal.testing.script import main
+
+    main()

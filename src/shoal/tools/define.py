@@ -1,0 +1,178 @@
+"""Makes a tool of a typed function: its signature becomes the schema, its docstring the description."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
+
+import msgspec
+
+from shoal.core.errors import MissingExtra, WorkspaceError
+from shoal.core.requests import ToolSchema
+from shoal.core.tools import Outcome, Site, failed
+from shoal.tools.arguments import Parameter, read_leniently
+from shoal.tools.schemas import plain_schema
+
+_SITE = "site"
+
+
+class Named(msgspec.Struct, frozen=True):
+    """The name a model uses for a parameter whose name Python cannot spell: `Annotated[int, Named("-A")]`."""
+
+    name: str
+
+
+class FunctionTool:
+    """A tool that is one function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        description: str,
+        reads_only: bool,
+        deadline: float | None,
+    ) -> None:
+        parameters = _parameters(function)
+        self.function = function
+        self.reads_only = reads_only
+        self.deadline = deadline
+        self._parameters = {parameter.name: parameter for parameter in parameters}
+        self._wants_site = _SITE in inspect.signature(function).parameters
+        self._arguments = _arguments_struct(name, parameters)
+        self._call = _awaitable(function)
+        self.schema = ToolSchema(
+            name=name, description=description, input_schema=plain_schema(self._arguments)
+        )
+
+    def __repr__(self) -> str:
+        return f"<tool {self.schema.name}>"
+
+    async def run(self, arguments: Mapping[str, Any], site: Site) -> Outcome:
+        try:
+            given = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+        except msgspec.ValidationError:
+            lenient = read_leniently(self.schema, self._parameters, arguments)
+            if isinstance(lenient, str):
+                return failed(lenient)
+            given = lenient
+        if self._wants_site:
+            given[_SITE] = site
+        try:
+            result = await self._call(**given)
+        except (WorkspaceError, MissingExtra) as refusal:
+            return failed(str(refusal))
+        return _outcome(result)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads_only: bool = False,
+    deadline: float | None = 120,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads_only: bool = False,
+    deadline: float | None = 120,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of an async function, or of a plain one, which then runs in a thread.
+
+    A parameter named `site` is given the call's `Site` and is hidden from the model. A string in `Annotated`
+    describes a parameter to the model.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(
+            function,
+            name=name or function.__name__,
+            description=description or inspect.getdoc(function) or "",
+            reads_only=reads_only,
+            deadline=deadline,
+        )
+
+    return make if function is None else make(function)
+
+
+def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as missing:
+        raise TypeError(
+            f"the tool {function.__qualname__} has an annotation that cannot be looked up: {missing}. "
+            "Import it at module level, outside `if TYPE_CHECKING`."
+        ) from missing
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == _SITE:
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
+        name, annotation = _named(parameter.name, hints.get(parameter.name, Any))
+        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        found.append(Parameter(name=name, field=parameter.name, type=annotation, default=default))
+    return found
+
+
+def _named(field: str, annotation: Any) -> tuple[str, Any]:
+    """The model's name for a parameter, and its type with descriptions as msgspec knows them."""
+    if get_origin(annotation) is not Annotated:
+        return field, annotation
+    base, *notes = get_args(annotation)
+    name = field
+    for note in notes:
+        if isinstance(note, Named):
+            name = note.name
+        elif isinstance(note, str):
+            base = Annotated[base, msgspec.Meta(description=note)]
+        else:
+            base = Annotated[base, note]
+    return name, base
+
+
+def _arguments_struct(tool_name: str, parameters: list[Parameter]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        f"{tool_name}Arguments",
+        [(p.field, p.type, msgspec.field(name=p.name, **_default(p.default))) for p in parameters],
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+def _default(default: Any) -> dict[str, Any]:
+    if isinstance(default, (list, dict, set)):
+        return {"default_factory": default.copy}
+    return {"default": default}
+
+
+def _awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    async def in_a_thread(**given: Any) -> Any:
+        return await asyncio.to_thread(function, **given)
+
+    return in_a_thread
+
+
+def _outcome(result: Any) -> Outcome:
+    if isinstance(result, Outcome):
+        return result
+    if isinstance(result, str):
+        return Outcome(content=result)
+    if result is None:
+        return Outcome(content="Done; there is no result to show.")
+    data = msgspec.to_builtins(result)
+    text = msgspec.json.encode(data).decode()
+    return Outcome(content=text, data=data if isinstance(data, Mapping) else {"result": data})

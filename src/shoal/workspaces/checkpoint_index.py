@@ -1,0 +1,95 @@
+"""The list of changes an agent made to files: one JSON line each, appended before the change."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    turn: int
+    path: Path
+    before: str | None
+    """The digest of the old content; None where there was no file."""
+    after: str | None
+    """None where the change deletes the file."""
+    mode: int | None
+    """The mode bits the file had."""
+
+
+def private_directory(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+class Index:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._checked = False
+
+    def append(self, change: Change) -> None:
+        self._append(
+            {
+                "turn": change.turn,
+                "path": str(change.path),
+                "before": change.before,
+                "after": change.after,
+                "mode": change.mode,
+            }
+        )
+
+    def mark_undone(self, turn: int, replaced: Mapping[Path, str | None]) -> None:
+        """The changes of these files from `turn` on are undone; `replaced` names what the undo took away."""
+        self._append({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
+
+    def changes(self) -> list[Change]:
+        """The changes that are not undone, oldest first."""
+        live: list[Change] = []
+        for line in self._lines():
+            if "undone" in line:
+                replaced = line["replaced"]
+                live = [c for c in live if c.turn < line["undone"] or str(c.path) not in replaced]
+            else:
+                live.append(Change(**{**line, "path": Path(line["path"])}))
+        return live
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in content.split(b"\n"):
+            try:
+                # The json module, because it takes file names that are not UTF-8 to the file and back.
+                parsed = json.loads(line)
+            except ValueError:
+                continue
+            yield parsed
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        encoded = json.dumps(line).encode() + b"\n"
+        if not self._checked:
+            encoded = self._after_torn_line() + encoded
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            written = os.write(descriptor, encoded)
+            if written != len(encoded):
+                self._checked = False
+                raise OSError(28, "the disk is full")
+        finally:
+            os.close(descriptor)
+        self._checked = True
+
+    def _after_torn_line(self) -> bytes:
+        """A newline, where the last line was cut by a process that died or a disk that was full."""
+        private_directory(self.path.parent)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                return b"" if file.read(1) == b"\n" else b"\n"
+        except OSError:
+            return b""

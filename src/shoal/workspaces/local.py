@@ -1,0 +1,257 @@
+"""The files of a project on this machine, with the freshness of what its agent has read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from shoal.core.differences import difference
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import meant, shown
+from shoal.workspaces.checkpoints import Checkpoints
+from shoal.workspaces.complaints import complaint
+from shoal.workspaces.replacing import create, replace
+
+LARGEST_WHOLE = 256 * 1024 * 1024
+"""Files above this are read in parts and not changed by tools."""
+_KEPT_FOR_DIFFERENCES = 256 * 1024
+_KEPT_FILES = 64
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4096
+
+
+class _Seen(Struct, frozen=True):
+    """How a file looked when it was read; without a digest where only parts of it were."""
+
+    digest: bytes | None
+    size: int
+    changed: int
+    inode: int
+
+    def same_times(self, now: os.stat_result) -> bool:
+        return (self.size, self.changed, self.inode) == (now.st_size, now.st_mtime_ns, now.st_ino)
+
+
+class LocalWorkspace:
+    """One agent's view of a project: agents that share the files have a workspace each."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        granted: Iterable[Path] = (),
+        cwd: Path | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._granted = tuple(Path(os.path.realpath(directory)) for directory in granted)
+        self._cwd = self._root if cwd is None else Path(os.path.normpath(self._root / cwd))
+        self._checkpoints = checkpoints
+        self._turn = 0
+        self._seen: dict[Path, _Seen] = {}
+        self._contents: OrderedDict[Path, bytes] = OrderedDict()
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
+    def cwd(self) -> Path:
+        return self._cwd
+
+    @property
+    def granted(self) -> tuple[Path, ...]:
+        return self._granted
+
+    def grant(self, directory: Path) -> None:
+        self._granted = (*self._granted, Path(os.path.realpath(directory)))
+
+    def begin_turn(self, turn: int) -> None:
+        self._turn = turn
+
+    def move(self, cwd: Path) -> bool:
+        if not self.contains(cwd) or not (self._cwd / cwd).is_dir():
+            return False
+        self._cwd = Path(os.path.normpath(self._cwd / cwd))
+        return True
+
+    def contains(self, path: Path) -> bool:
+        try:
+            # Follows links in every part, and keeps the parts that do not exist yet.
+            real = Path(os.path.realpath(self._cwd / path))
+        except (OSError, ValueError):
+            return False
+        return any(real.is_relative_to(allowed) for allowed in (self._root, *self._granted))
+
+    def locate(self, path: str) -> Path:
+        if not path.strip():
+            raise WorkspaceError("The path is empty.")
+        if "\0" in path:
+            raise WorkspaceError(f"The path {shown(path)!r} holds a NUL byte, which no file name can.")
+        located = self._absolute(path)
+        if "\\x" in path and not os.path.lexists(located):
+            unescaped = meant(path)
+            if "\0" not in unescaped and os.path.lexists(self._absolute(unescaped)):
+                located = self._absolute(unescaped)
+        return located
+
+    def _absolute(self, path: str) -> Path:
+        try:
+            located = os.path.normpath(self._cwd / os.path.expanduser(path))  # noqa: PTH111 - Path raises on ~nobody
+            raw = os.fsencode(located)
+        except UnicodeEncodeError:
+            raise WorkspaceError(f"The path {shown(path)!r} is not text a file name can hold.") from None
+        if len(raw) >= _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in raw.split(b"/")):
+            raise WorkspaceError(
+                f"The path {shown(path)[:80]}… is too long: a part may have {_LONGEST_NAME} bytes, "
+                f"the whole path {_LONGEST_PATH}."
+            )
+        return Path(located)
+
+    def read(self, path: Path) -> bytes:
+        real = _real(path)
+        content, state = _content(real)
+        self._remember(real, content, state)
+        return content
+
+    def open(self, path: Path) -> BinaryIO:
+        real = _real(path)
+        file = _opened(real)
+        state = os.fstat(file.fileno())
+        known = self._seen.get(real)
+        if known is None or not known.same_times(state):
+            self._seen[real] = _Seen(None, state.st_size, state.st_mtime_ns, state.st_ino)
+            self._contents.pop(real, None)
+        return file
+
+    def current(self, path: Path) -> bytes:
+        real = _real(path)
+        content, state = _content(real)
+        self._refuse_stale(real, content, state, intended=None)
+        return content
+
+    def write(self, path: Path, content: bytes) -> None:
+        real = _real(path)
+        if os.path.lexists(real):
+            before, state = _content(real)
+            self._refuse_stale(real, before, state, intended=content)
+            self._replace(real, before, content, state)
+        else:
+            self._create(real, content)
+        try:
+            self._remember(real, content, real.stat())
+        except OSError:
+            self._forget(real)
+
+    def _create(self, real: Path, content: bytes) -> None:
+        try:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            self._keep(real, None, content, None)
+            create(real, content)
+        except FileExistsError as error:
+            if real.exists():
+                raise WorkspaceError(
+                    f"{shown(real)} came to be there just now, made by somebody else. "
+                    "Nothing was written. Read it before writing to it."
+                ) from None
+            raise complaint("write", real, error) from None
+        except OSError as error:
+            raise complaint("write", real, error) from None
+
+    def _replace(self, real: Path, before: bytes, content: bytes, state: os.stat_result) -> None:
+        try:
+            if not os.access(real, os.W_OK):
+                raise PermissionError(13, "the file is write-protected")
+            self._keep(real, before, content, stat.S_IMODE(state.st_mode))
+            replace(real, content, like=state)
+        except OSError as error:
+            raise complaint("write", real, error) from None
+
+    def _keep(self, real: Path, before: bytes | None, after: bytes, mode: int | None) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.keep(self._turn, real, before=before, after=after, mode=mode)
+
+    def _remember(self, real: Path, content: bytes, state: os.stat_result) -> None:
+        self._seen[real] = _Seen(sha256(content).digest(), state.st_size, state.st_mtime_ns, state.st_ino)
+        self._contents.pop(real, None)
+        if len(content) <= _KEPT_FOR_DIFFERENCES:
+            self._contents[real] = content
+            if len(self._contents) > _KEPT_FILES:
+                self._contents.popitem(last=False)
+
+    def _forget(self, real: Path) -> None:
+        self._seen.pop(real, None)
+        self._contents.pop(real, None)
+
+    def _refuse_stale(
+        self, real: Path, content: bytes, state: os.stat_result, *, intended: bytes | None
+    ) -> None:
+        seen = self._seen.get(real)
+        if seen is None:
+            told = f"{shown(real)} exists and has not been read. Nothing was written; read it first."
+            if intended is not None:
+                told += f" What the write would change:\n{_told(content, intended)}"
+            raise WorkspaceError(told)
+        fresh = seen.same_times(state) if seen.digest is None else seen.digest == sha256(content).digest()
+        if fresh:
+            return
+        told = (
+            f"{shown(real)} has changed since it was read, by somebody else or by a command. "
+            "Nothing was written; read it again and make the change anew."
+        )
+        known = self._contents.get(real)
+        if known is not None:
+            told += f" What has changed in it:\n{_told(known, content)}"
+        elif intended is not None:
+            told += f" What the write would change in it as it is now:\n{_told(content, intended)}"
+        raise WorkspaceError(told)
+
+
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except OSError as error:
+        raise complaint("reach", path, error) from None
+    except ValueError:
+        raise WorkspaceError(f"The path {shown(path)!r} holds a NUL byte, which no file name can.") from None
+
+
+def _opened(real: Path) -> BinaryIO:
+    """A regular file, open; a pipe or a device, which could block for ever, is refused."""
+    try:
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    except OSError as error:
+        raise complaint("read", real, error) from None
+    kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a device, pipe or socket, not a file"
+    raise WorkspaceError(f"{shown(real)} is {kind}.")
+
+
+def _content(real: Path) -> tuple[bytes, os.stat_result]:
+    with _opened(real) as file:
+        state = os.fstat(file.fileno())
+        if state.st_size > LARGEST_WHOLE:
+            raise WorkspaceError(
+                f"{shown(real)} has {state.st_size:,} bytes; "
+                f"files above {LARGEST_WHOLE:,} are not taken whole. Read parts of it, or use a command."
+            )
+        try:
+            return file.read(), state
+        except OSError as error:
+            raise complaint("read", real, error) from None
+
+
+def _told(old: bytes, new: bytes) -> str:
+    if b"\0" in old[:8192] or b"\0" in new[:8192]:
+        return f"(binary: {len(old):,} bytes became {len(new):,})"
+    return difference(old.decode(errors="replace"), new.decode(errors="replace"))

@@ -1,0 +1,101 @@
+"""What is left of a session whose lead dies: nothing."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+LEAD = """
+import asyncio, os, sys
+from pathlib import Path
+from shoal.backends.processes import GuardedProcesses
+from shoal.core.clock import SystemClock
+from shoal.core.ports import Launch
+
+FAMILY = sys.argv[1]
+
+async def main():
+    processes = GuardedProcesses(SystemClock())
+    held = os.open(sys.argv[2], os.O_WRONLY)
+    for _ in range(3):
+        await processes.start(Launch(
+            argv=["bash", "-c", FAMILY], cwd=Path("/"), env=dict(os.environ), stdout=held, stderr=held
+        ))
+    os.close(held)
+    print(processes.guardian, flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+DAEMON = (
+    "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
+    "print('up', flush=True); time.sleep(999)"
+)
+STOPPED = "trap '' TERM; echo up; while :; do kill -STOP \\$\\$; done"
+FAMILIES = {
+    "a child": ("echo up; sleep 999", 1),
+    "grandchildren": ("(echo up; sleep 999) & (echo up; sleep 999) & wait", 2),
+    "a child in its own session": ("setsid sh -c 'echo up; sleep 999' & sleep 999", 1),
+    "a daemon that forked twice": (f'{sys.executable} -c "{DAEMON}"; sleep 999', 1),
+    "a daemon whose parents are gone": (f'{sys.executable} -c "{DAEMON}"', 1),
+    "a stopped child": ("(echo up; kill -STOP $BASHPID) & wait", 1),
+    "a child that ignores TERM": ("trap '' TERM HUP INT; echo up; while :; do sleep 999; done", 1),
+    "a stopped daemon that ignores TERM": (f'setsid bash -c "{STOPPED}" & wait', 1),
+}
+
+
+@pytest.mark.spec("USR-23")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_five_seconds_after_kill_9_of_the_lead_nothing_is_left(family: str, tmp_path: Path) -> None:
+    script, members = FAMILIES[family]
+    # Every process of the family holds the pipe open: its end means that none is left.
+    pipe = tmp_path / "held"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    lead = subprocess.Popen([sys.executable, "-c", LEAD, script, str(pipe)], stdout=subprocess.PIPE)
+    assert lead.stdout is not None
+    with lead.stdout:
+        guardian = int(lead.stdout.readline())
+        _read_until_up(held, 3 * members)
+        lead.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        lead.wait()
+    try:
+        assert _ended(held, within=5 - (time.monotonic() - killed)), "a process is left"
+        assert _ended_process(guardian, within=5 - (time.monotonic() - killed)), "the guardian is left"
+    finally:
+        os.close(held)
+
+
+def _read_until_up(held: int, times: int) -> None:
+    said = b""
+    while said.count(b"up") < times:
+        assert select.select([held], [], [], 10)[0], f"only {said!r} came"
+        said += os.read(held, 4096)
+
+
+def _ended(held: int, *, within: float) -> bool:
+    until = time.monotonic() + within
+    while select.select([held], [], [], max(0, until - time.monotonic()))[0]:
+        if not os.read(held, 4096):
+            return True
+    return False
+
+
+def _ended_process(pid: int, *, within: float) -> bool:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], max(0, within))[0])
+    finally:
+        os.close(fd)

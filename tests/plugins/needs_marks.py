@@ -1,0 +1,58 @@
+"""The `needs` mark: a test without its program or module is skipped, and named with the reason at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from functools import cache
+
+import pytest
+
+from setup_env import PROGRAMS
+
+# Installed is not enough for these: a container may forbid what they do.
+PROBES = {"bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true")}
+
+
+@cache
+def lack(name: str) -> str | None:
+    """Why a test that needs `name` cannot run here, if so."""
+    program = shutil.which(name)
+    if program is None and name in PROGRAMS:
+        return f"the program {name} is not installed (Debian package {PROGRAMS[name]})"
+    if program is None and importlib.util.find_spec(name) is None:
+        return f"there is no program and no Python module {name}"
+    if name in PROBES:
+        tried = subprocess.run(PROBES[name], capture_output=True, text=True, check=False, timeout=20)
+        if tried.returncode != 0:
+            return f"the program {name} is not allowed to work here: {tried.stderr.strip()}"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if reason := lack(name):
+                pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Every skipped test by name, whatever skipped it."""
+    by_reason: dict[str, list[str]] = {}
+    for report in terminalreporter.getreports("skipped"):
+        by_reason.setdefault(_reason(report), []).append(report.nodeid)
+    if not by_reason:
+        return
+    terminalreporter.section("not run, and why")
+    for reason, names in sorted(by_reason.items()):
+        terminalreporter.line(f"{reason}:")
+        for name in sorted(names):
+            terminalreporter.line(f"    {name}")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return "no reason given"

@@ -1,0 +1,103 @@
+"""The `spec` mark: which rules of docs/spec.md passing tests show, written at the end of a full run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spec_table import REPORT, RULES, read_rules
+
+PROPERTY = "spec"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A mark with an id that exists nowhere is a collection error; so it is under xdist too."""
+    report = yield
+    known = collector.config.stash[_rules]
+    wrong = []
+    for item in report.result or []:
+        if isinstance(item, pytest.Item):
+            ids = list(_marked_ids(item))
+            item.user_properties += [(PROPERTY, rule) for rule in ids]
+            unknown = [rule for rule in ids if rule not in known]
+            wrong += [f"{item.nodeid}: there is no rule {rule!r} in docs/{RULES.name}" for rule in unknown]
+    if wrong:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(wrong)
+        report.result = []
+    return report
+
+
+def _marked_ids(item: pytest.Item) -> Iterator[str]:
+    seen = {str(rule) for mark in item.iter_markers("spec") for rule in mark.args or ["(none given)"]}
+    yield from sorted(seen)
+
+
+class Recorder:
+    """Listens to reports where they all arrive: in the only process, or in xdist's controller."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.passed: dict[str, list[str]] = {}
+        self.failed: set[str] = set()
+        self.partial = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
+            self.passed[report.nodeid] = [
+                str(value) for name, value in report.user_properties if name == PROPERTY
+            ]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.partial |= report.failed
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.partial |= bool(items)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if ended and not self.partial and _wants_everything(session.config):
+            self.target.write_text(json.dumps(self.report(), indent=1) + "\n", encoding="utf-8")
+
+    def report(self) -> dict[str, object]:
+        # A test whose clean-up failed after it passed shows nothing.
+        good = {name: ids for name, ids in self.passed.items() if name not in self.failed}
+        rules: dict[str, list[str]] = {}
+        for name in sorted(good):
+            for rule in good[name]:
+                rules.setdefault(rule, []).append(name)
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        return {
+            "when": when,
+            "passed": len(good),
+            "failed": len(self.failed),
+            "rules": dict(sorted(rules.items())),
+        }
+
+
+def _wants_everything(config: pytest.Config) -> bool:
+    """Whether this run was asked for all tests: no paths but the usual ones, no selection."""
+    # Under xdist the controller sees no deselected items, so the options are looked at too.
+    selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
+    if any(config.getoption(name, default=None) for name in selecting):
+        return False
+    usual = {(config.rootpath / path).resolve() for path in config.getini("testpaths")}
+    return {(config.invocation_params.dir / arg).resolve() for arg in config.args} == usual
+
+
+_rules = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_rules] = read_rules(config.rootpath / "docs" / RULES.name)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config.rootpath / REPORT.name), "spec-recorder")

@@ -1,0 +1,82 @@
+"""What the documents show works: Python examples compile, links lead somewhere, commands and flags exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Every fenced block of that language: where it stands, and its text."""
+    return [
+        (f"{page.relative_to(ROOT)}:{page.read_text()[: match.start()].count(chr(10)) + 1}", match[2])
+        for page in PAGES
+        for match in _BLOCK.finditer(page.read_text())
+        if match[1] == language
+    ]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every line a reader would type: those of console blocks that start with a dollar sign."""
+    return [
+        (where, line.removeprefix("$ "))
+        for where, text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+SHOAL = [(where, line) for where, line in commands() if re.search(r"(^|\| )shoal\b", line)]
+MAKE = [(where, line) for where, line in commands() if line.startswith("make")]
+
+
+@pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value.split("\n")[0])
+def test_a_python_example_compiles(where: str, code: str):
+    compile(code, where, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_to_a_file_leads_to_one(page: Path):
+    targets = _LINK.findall(page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize(("where", "line"), MAKE, ids=lambda value: value)
+def test_a_make_target_that_is_shown_exists(where: str, line: str):
+    targets = [word for word in shlex.split(line)[1:] if "=" not in word]
+    makefile = (ROOT / "Makefile").read_text()
+    assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("shoal.surfaces.cli.main") is None, reason="the command line is not built yet"
+)
+@pytest.mark.parametrize(("where", "line"), SHOAL, ids=lambda value: value)
+def test_a_flag_of_shoal_that_is_shown_exists(where: str, line: str):
+    words = shlex.split(line, comments=True)
+    arguments = words[words.index("shoal") + 1 :]
+    flags = {word.partition("=")[0] for word in arguments if word.startswith("-")}
+    subcommand = arguments[:1] if arguments and re.fullmatch(r"[a-z]+", arguments[0]) else []
+    known = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", help_text(*subcommand)))
+    assert flags - known == set()
+
+
+@cache
+def help_text(*subcommand: str) -> str:
+    code = "from shoal.surfaces.cli.main import main; main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", code, *subcommand, "--help"], capture_output=True, text=True, check=True
+    )
+    return shown.stdout

@@ -1,0 +1,100 @@
+"""The house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "shoal"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def test_every_makefile_target_a_person_types_has_one_line_of_help():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    helped = set(re.findall(r"^  make (\S+) +\S", shown, re.MULTILINE))
+    assert {"demo", "test", "check", "bench", "spec"} <= helped
+    assert targets - helped == {"setup-run", "setup-test"}
+
+
+def test_every_makefile_target_is_phony():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert phony
+    assert set(phony[1].split()) == set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+
+
+def test_the_product_stands_on_a_few_packages_only():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=;\[ ]", line)[0] for line in project["dependencies"]}
+    allowed = {
+        "httpx",
+        "msgspec",
+        "click",
+        "rich",
+        "tree-sitter",
+        "tree-sitter-bash",
+        "inotify_simple",
+        "pyyaml",
+    }
+    assert names <= allowed
+
+
+def test_the_licence_is_there_and_is_the_one_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_opens_with_a_sentence_of_purpose(path: Path):
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, "no docstring"
+    assert re.match(r"[A-Z`].*[.!?]$", docstring.splitlines()[0]), docstring.splitlines()[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_has_at_most_500_lines(path: Path):
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_no_file_speaks_of_the_machine_it_was_written_on():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("this copy of the sources is not a git repository")
+    # Written in halves, so that this file does not find itself.
+    needles = ["/" + "work/", ".." + "/shared", "/root" + "/.", "pypi" + ".org", "pythonhosted" + ".org"]
+    found = []
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [f"{name} mentions {needle}" for needle in needles if needle in text]
+    assert found == []
+
+
+def test_importing_shoal_loads_nothing_heavy():
+    code = "import sys, shoal; print(*(m for m in sys.argv[1:] if m in sys.modules))"
+    heavy = ["asyncio", "httpx", "click", "rich", "subprocess", "ssl", "tree_sitter", "pypdf"]
+    loaded = subprocess.run(
+        [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert loaded == []

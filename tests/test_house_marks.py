@@ -1,0 +1,149 @@
+"""The marks of our tests: `spec`, its report and its table; `needs` and what it names at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import spec_table
+
+ROOT = Path(__file__).parents[1]
+INI = """
+[pytest]
+testpaths = tests
+pythonpath = {root}/scripts {root}/tests/plugins
+addopts = --strict-markers -p no:cacheprovider -p xdist
+markers =
+    spec(*ids): rules
+    needs(*names): programs
+"""
+
+
+class Suite:
+    """A small project with tests of its own, run by a pytest of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "tests").mkdir()
+        (root / "docs").mkdir()
+        (root / "pytest.ini").write_text(INI.format(root=ROOT))
+        (root / "tests" / "conftest.py").write_text('pytest_plugins = ["needs_marks", "spec_marks"]\n')
+        (root / "docs" / "spec.md").write_text(
+            "| id | rule |\n|---|---|\n| BOX-01 | Mail stays. |\n| BOX-02 | Mail is fast. |\n"
+        )
+
+    def run(self, tests: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        (self.root / "tests" / "test_it.py").write_text("import pytest\n" + dedent(tests))
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=self.root,
+            # Only what is tested here is loaded: these runs start fast.
+            env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def report_file(self) -> Path:
+        return self.root / ".spec-report.json"
+
+    @property
+    def shown(self) -> dict[str, list[str]]:
+        return json.loads(self.report_file.read_text())["rules"]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+ONE_OF_EACH = """
+    @pytest.fixture
+    def breaks_after():
+        yield
+        raise OSError
+    @pytest.mark.spec("BOX-01")
+    def test_good(): pass
+    @pytest.mark.spec("BOX-02")
+    def test_bad(): assert False
+    @pytest.mark.spec("BOX-02")
+    def test_skipped(): pytest.skip("not here")
+    @pytest.mark.spec("BOX-02")
+    def test_breaks_late(breaks_after): pass
+    @pytest.mark.spec("BOX-02")
+    @pytest.mark.xfail
+    def test_passes_against_expectation(): pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_only_tests_that_passed_show_a_rule(suite: Suite, workers: str):
+    ran = suite.run(ONE_OF_EACH, "-n", workers)
+    assert suite.shown == {"BOX-01": ["tests/test_it.py::test_good"]}, ran.stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_rule_that_exists_nowhere_fails_the_run_and_is_named(suite: Suite, workers: str):
+    ran = suite.run('@pytest.mark.spec("BOX-99")\ndef test_it(): pass', "-n", workers)
+    assert ran.returncode != 0
+    assert "tests/test_it.py::test_it: there is no rule 'BOX-99' in docs/spec.md" in ran.stdout
+    assert not suite.report_file.exists()
+
+
+@pytest.mark.parametrize(
+    "selection", [["-k", "good"], ["tests/test_it.py"], ["tests/test_it.py::test_good"], ["-x"]]
+)
+def test_a_run_of_some_tests_leaves_the_report_alone(suite: Suite, selection: list[str]):
+    suite.report_file.write_text("untouched")
+    suite.run(ONE_OF_EACH, *selection)
+    assert suite.report_file.read_text() == "untouched"
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: Suite, workers: str):
+    tests = """
+        @pytest.mark.needs("no-such-program")
+        def test_a(): assert False
+        @pytest.mark.needs("python3", "json")
+        def test_b(): pass
+    """
+    ran = suite.run(tests, "-n", workers)
+    assert ran.returncode == 0, ran.stdout
+    closing = ran.stdout.partition("not run, and why")[2]
+    assert "there is no program and no Python module no-such-program" in closing
+    assert "tests/test_it.py::test_a" in closing
+    assert "1 passed, 1 skipped" in closing
+
+
+def test_the_table_says_what_is_shown_by_what_and_counts(suite: Suite):
+    suite.run(ONE_OF_EACH)
+    report = spec_table.read_report(suite.report_file)
+    table = spec_table.rows(spec_table.read_rules(suite.root / "docs" / "spec.md"), report)
+    text = spec_table.as_text(table, report, missing=False)
+    assert "BOX-01   shown      test_it.py::test_good" in text
+    assert "BOX-02   not shown  Mail is fast." in text
+    assert "1 of 2 rules shown, 1 not shown." in text
+    assert "1 passed, 2 failed" in text
+
+
+def test_the_table_says_so_when_there_was_no_run(tmp_path: Path):
+    report = spec_table.read_report(tmp_path / "nothing")
+    text = spec_table.as_text(spec_table.rows({"BOX-01": "Mail stays."}, report), report, missing=False)
+    assert "There is no full test run to read from yet" in text
+
+
+def test_the_list_of_rules_is_whole_and_in_order():
+    rules = list(spec_table.read_rules())
+    sections: dict[str, list[int]] = {}
+    for rule in rules:
+        name, _, number = rule.partition("-")
+        sections.setdefault(name, []).append(int(number))
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections.values())
+    assert len(rules) == 196
