@@ -25,11 +25,11 @@ _SUBTYPES: dict[EndReason, Subtype] = {
 }
 
 
-class Line(Struct, frozen=True, kw_only=True, rename=None):
+class Line(Struct, frozen=True, kw_only=True):
     """What goes out; `type` comes first on every line."""
 
 
-class Init(Line, frozen=True, tag_field="type", tag="system"):
+class Init(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["init"] = "init"
     cwd: str
     session_id: str
@@ -47,7 +47,7 @@ class Init(Line, frozen=True, tag_field="type", tag="system"):
     uuid: str
 
 
-class StateChanged(Line, frozen=True, tag_field="type", tag="system"):
+class StateChanged(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """Whether a turn is running; only a program that feeds us by stream-json is told."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
@@ -56,28 +56,28 @@ class StateChanged(Line, frozen=True, tag_field="type", tag="system"):
     uuid: str
 
 
-class CompactBoundary(Line, frozen=True, tag_field="type", tag="system"):
+class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["compact_boundary"] = "compact_boundary"
     compact_metadata: Mapping[str, Any]
     session_id: str
     uuid: str
 
 
-class AssistantLine(Line, frozen=True, tag_field="type", tag="assistant"):
+class AssistantLine(Line, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class UserLine(Line, frozen=True, tag_field="type", tag="user"):
+class UserLine(Line, frozen=True, kw_only=True, tag_field="type", tag="user"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class StreamEvent(Line, frozen=True, tag_field="type", tag="stream_event"):
+class StreamEvent(Line, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
     """A piece of an answer while it is being written, in the shape of the Messages API's events."""
 
     event: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Denial(Struct, frozen=True, kw_only=True):
     tool_input: Mapping[str, Any]
 
 
-class Result(Line, frozen=True, tag_field="type", tag="result"):
+class Result(Line, frozen=True, kw_only=True, tag_field="type", tag="result"):
     subtype: Subtype
     is_error: bool
     duration_ms: int

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.core.events import EndReason
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.core.events import EndReason
 
 OK = 0
 ERROR = 1
@@ -21,9 +24,14 @@ _BY_REASON: dict[EndReason, int] = {
     "interrupted": INTERRUPTED,
 }
 
-IN_HELP = """\
-Exit codes: 0 done · 1 error · 2 wrong usage · 3 turn or budget limit reached · 4 stopped by the deadline ·
-130 interrupted · 143 ended by a signal."""
+IN_HELP = (
+    ("0", "done"),
+    ("1", "an error, told on stderr"),
+    ("2", "wrong usage"),
+    ("3", "the turn or budget limit is reached"),
+    ("4", "stopped by the deadline"),
+    ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
+)
 
 
 def of_reason(reason: EndReason) -> int:

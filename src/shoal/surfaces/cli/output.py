@@ -232,9 +232,7 @@ class StreamOutput:
     async def _state(self, state: Literal["running", "idle"]) -> None:
         if self._wanted.states and self._turn is not None:
             session = self._turn.session.id
-            await self.send(
-                stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4()))
-            )
+            await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
 
 
 def _init(session: Session) -> stream_json.Init:

@@ -6,8 +6,10 @@ import asyncio
 import os
 import select
 import stat
-import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
+
+from shoal.surfaces.cli.sentences import say
 
 PATIENCE = 3.0
 """Seconds of silence on an open pipe after which a person is told what is waited for."""
@@ -25,7 +27,7 @@ def piped() -> bool:
 def read_prompt() -> str:
     """All of standard input as text; what is not UTF-8 is replaced, and that is told."""
     if not select.select([0], [], [], PATIENCE)[0]:
-        _tell("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
+        say("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
     parts = []
     while part := os.read(0, CHUNK):
         parts.append(part)
@@ -36,7 +38,7 @@ def as_text(raw: bytes, what: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        _tell(f"{what} is not UTF-8 from byte {error.start} on: what cannot be read is replaced by \ufffd")
+        say(f"{what} is not UTF-8 from byte {error.start} on: what cannot be read is replaced by \ufffd")
         return raw.decode(errors="replace")
 
 
@@ -72,8 +74,4 @@ async def _chunk(fd: int) -> bytes:
 
 def _is_null(fd: int) -> bool:
     status = os.fstat(fd)
-    return stat.S_ISCHR(status.st_mode) and os.path.samestat(status, os.stat(os.devnull))
-
-
-def _tell(text: str) -> None:
-    print(f"shoal: {text}", file=sys.stderr, flush=True)
+    return stat.S_ISCHR(status.st_mode) and os.path.samestat(status, Path(os.devnull).stat())

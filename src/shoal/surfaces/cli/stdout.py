@@ -6,12 +6,18 @@ import asyncio
 import os
 import select
 
+from shoal.core.errors import ShoalError
+
 ATOMIC = 4096
 """A pipe that polls writable takes at least this much without blocking (PIPE_BUF on Linux)."""
 
 
-class ReaderGone(Exception):
+class ReaderGone(ShoalError):
     """Nobody reads the output any more."""
+
+
+class OutputLost(ShoalError):
+    """The output goes where it cannot be written."""
 
 
 class Stdout:
@@ -38,7 +44,9 @@ class Stdout:
         try:
             return os.write(self._fd, piece)
         except BrokenPipeError as error:
-            raise ReaderGone from error
+            raise ReaderGone("nobody reads the output any more") from error
+        except OSError as error:
+            raise OutputLost(f"Standard output cannot be written: {error.strerror}.") from error
 
     async def _ready(self) -> None:
         loop = asyncio.get_running_loop()
