@@ -155,7 +155,7 @@ def install_real_model() -> None:
 
 
 def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--no-input", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
 
@@ -186,8 +186,12 @@ def install_with_apt(packages: list[str]) -> None:
         return
     say(f"installing {names} with apt")
     runs([*apt, "update", "-qq"])
-    if not runs([*apt, "install", "-y", "-qq", "--no-install-recommends", *packages]):
-        say(f"apt could not install {names}; by hand: apt-get install {names}")
+    install = [*apt, "install", "-y", "-qq", "--no-install-recommends"]
+    if runs([*install, *packages]):
+        return
+    # One package that is not to be had must not cost the others.
+    if refused := [package for package in packages if not runs([*install, package])]:
+        say(f"apt could not install {' '.join(refused)}")
 
 
 def apt_command() -> list[str] | None:

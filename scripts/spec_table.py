@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -86,4 +87,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # `make spec | head` ends quietly.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

@@ -14,9 +14,9 @@ SRC = Path(__file__).parents[1] / "src"
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has a home of its own and no keys of the person who runs it."""
+    """Every test has a home of its own, no keys of the person and no flags of the make that runs it."""
     for name in list(os.environ):
-        if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_")):
+        if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_", "MAKE", "MFLAGS")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
     # Child processes find the same sources as the tests do.

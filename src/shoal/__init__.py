@@ -1,1 +1,59 @@
-"""Runs teams of LLM agents on real work."""
+"""Runs teams of LLM agents on real work.
+
+async with shoal.open(cwd="project") as session:
+    async for event in session.run("Make the tests pass."):
+        ...
+
+Importing this module does nothing; what is named is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.app.door import open as open  # noqa: A004 - the library's door, always used as shoal.open
+    from shoal.app.door import run_sync as run_sync
+    from shoal.app.options import Options as Options
+    from shoal.app.session import Session as Session
+    from shoal.core import errors as errors
+    from shoal.core import events as events
+    from shoal.core import messages as messages
+    from shoal.core.identity import current_identity as current_identity
+    from shoal.core.tools import Outcome as Outcome
+    from shoal.core.tools import Site as Site
+    from shoal.models.replay import ReplayModel as ReplayModel
+    from shoal.models.scripted import ScriptedModel as ScriptedModel
+    from shoal.tools.define import tool as tool
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Options": "shoal.app.options",
+    "Outcome": "shoal.core.tools",
+    "ReplayModel": "shoal.models.replay",
+    "ScriptedModel": "shoal.models.scripted",
+    "Session": "shoal.app.session",
+    "Site": "shoal.core.tools",
+    "current_identity": "shoal.core.identity",
+    "errors": "shoal.core",
+    "events": "shoal.core",
+    "messages": "shoal.core",
+    "open": "shoal.app.door",
+    "run_sync": "shoal.app.door",
+    "tool": "shoal.tools.define",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    if home == "shoal.core":
+        return import_module(f"shoal.core.{name}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_HOMES, "__version__"})

@@ -10,10 +10,17 @@ from shoal.core.clock import Clock, iso
 
 
 def system_prompt(
-    *, cwd: Path, clock: Clock, instead: str | None = None, also: str | None = None, granted: tuple[Path, ...] = ()
+    *,
+    cwd: Path,
+    clock: Clock,
+    instead: str | None = None,
+    also: str | None = None,
+    granted: tuple[Path, ...] = (),
 ) -> str:
     """Made once per session: a prefix that changes between requests is a prefix no cache can hold."""
-    base = instead if instead is not None else (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
+    base = (
+        instead if instead is not None else (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
+    )
     facts = [
         f"Working directory: {cwd}",
         *(f"Also granted: {path}" for path in granted),
@@ -25,6 +32,10 @@ def system_prompt(
     if also:
         parts.append(also.strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def _own_prompt() -> str:
+    return (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
 
 
 def _in_git(path: Path) -> bool:

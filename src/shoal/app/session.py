@@ -11,7 +11,16 @@ from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
 from shoal.core.errors import ModelError, StoreError
-from shoal.core.events import PREVIEW, Event, Finished, Journaled, SessionEnded, SessionStarted, TurnEnded, TurnStarted
+from shoal.core.events import (
+    PREVIEW,
+    Event,
+    Finished,
+    Journaled,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    TurnStarted,
+)
 from shoal.core.identity import assume
 from shoal.core.ids import SessionId
 from shoal.core.messages import Message, user
@@ -188,7 +197,9 @@ class Session:
             return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
         except TimeoutError:
             limit = self._options.deadline or 0
-            return self._stopped(Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")), None
+            return self._stopped(
+                Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
+            ), None
         except ModelError as error:
             return self._stopped(Ended(reason="model_error", detail=str(error))), error
         except StoreError as error:

@@ -24,7 +24,10 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """`system`, `tools` and all but the newest messages are the same, byte for byte, from turn to turn."""
+    """`system`, `tools` and all but the newest messages are the same, byte for byte, from turn to turn.
+
+    `messages` is the conversation itself, not a copy: a model that keeps it beyond its reply copies it.
+    """
 
     system: str
     messages: Sequence[Message]

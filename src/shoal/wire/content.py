@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from shoal.core.messages import ContentBlock, Message, Text
+from shoal.core.messages import ContentBlock, Image, Message, Text, ToolResult
 
 encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 _KNOWN = frozenset({"text", "thinking", "redacted_thinking", "image", "tool_use", "tool_result"})
+
+
+def dump(value: object) -> bytes:
+    """JSON for anything we hold. Half of a surrogate pair, as names that are not UTF-8 carry, is escaped."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+
+
+def load(raw: bytes) -> Any:
+    """The JSON value; raises ValueError for whatever is none."""
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        import json
+
+        return json.loads(raw)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def milliseconds(timestamp: str) -> int:
+    """Unix time of an ISO timestamp; raises ValueError for what is none."""
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
 def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
@@ -29,4 +58,21 @@ def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
             blocks.append(msgspec.convert(block, ContentBlock))
         except msgspec.ValidationError:
             left_out.append(kind)
+            if kind == "tool_result" and isinstance(block.get("tool_use_id"), str):
+                blocks.append(_result_as_far_as_known(block))
     return Message(role=raw["role"], content=tuple(blocks)), tuple(left_out)
+
+
+def _result_as_far_as_known(block: Mapping[str, Any]) -> ToolResult:
+    # Kept even when little of it is known: a call without its result is a history no provider takes.
+    parts = block.get("content")
+    known: list[Text | Image] = []
+    for part in parts if isinstance(parts, list) else ():
+        try:
+            known.append(msgspec.convert(part, Text | Image))
+        except msgspec.ValidationError:
+            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+            known.append(Text(text=f"[{kind}]"))
+    return ToolResult(
+        tool_use_id=block["tool_use_id"], content=tuple(known), is_error=block.get("is_error") is True
+    )

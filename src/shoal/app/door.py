@@ -1,0 +1,38 @@
+"""The library's door: open a session, or run one prompt from code that is not async."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoal.app.options import Options
+from shoal.app.session import Session
+from shoal.core.events import Event, Finished
+
+
+def open(*, cwd: str | Path | None = None, **options: Any) -> Session:  # noqa: A001 - used as shoal.open
+    """A session to be entered with `async with`; the keywords are the fields of `Options`."""
+    return Session(Options(cwd=None if cwd is None else Path(cwd), **options))
+
+
+def run_sync(
+    prompt: str,
+    *,
+    cwd: str | Path | None = None,
+    hear: Callable[[Event], object] | None = None,
+    **options: Any,
+) -> Finished:
+    """Run one prompt to its end and give back how it ended; `hear` is told each event on the way."""
+
+    async def run() -> Finished:
+        async with open(cwd=cwd, **options) as session:
+            async for event in session.run(prompt):
+                if hear is not None:
+                    hear(event)
+                if isinstance(event, Finished):
+                    finished = event
+            return finished
+
+    return asyncio.run(run())

@@ -1,0 +1,141 @@
+"""The journal on disk: appended to by every process of a run, read by offset by everyone else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StoreError
+from shoal.core.events import Journaled, SessionEnded
+from shoal.stores.files.places import append_line, make_private, unwritable
+from shoal.stores.files.watch import DirectoryWatch
+from shoal.wire.journal import Recorded, journal_line, read_event, rescued_event
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+class FileJournal:
+    """Nothing is made before the first event."""
+
+    def __init__(self, path: Path, clock: Clock, *, durable: bool = False) -> None:
+        self.path = path
+        self._clock = clock
+        self._durable = durable
+        self._fd: int | None = None
+        self._torn = False
+
+    def append(self, event: Journaled) -> None:
+        line = journal_line(event, self._clock.now())
+        fd = self._open() if self._fd is None else self._fd
+        if self._torn:
+            line = b"\n" + line
+        try:
+            # Others write here too, so a part is not cut off: the next event then starts on a new line.
+            self._torn = True
+            append_line(fd, line)
+            self._torn = False
+            if self._durable:
+                os.fdatasync(fd)
+        except OSError as error:
+            raise StoreError(
+                f"The journal {self.path} could not be written: {error.strerror}. "
+                "What is in it is kept. Make room on that disk, then go on with --resume.",
+                path=self.path,
+            ) from error
+
+    def position(self) -> int:
+        """Where this process's latest event ends."""
+        fd = self._open() if self._fd is None else self._fd
+        return os.lseek(fd, 0, os.SEEK_CUR)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
+
+    def _open(self) -> int:
+        make_private(self.path.parent)
+        try:
+            fd = os.open(self.path, _FLAGS, 0o600)
+            size = os.lseek(fd, 0, os.SEEK_END)
+            self._torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self._fd = fd
+        return fd
+
+
+Report = Callable[[str], None]
+
+
+def _unreported(_: str) -> None: ...
+
+
+def read_journal(path: Path, offset: int = 0, *, report: Report = _unreported) -> Iterator[Recorded]:
+    """The events from `offset` on, up to the last whole line. `report` hears of lines that hold none."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"The journal {path} cannot be read: {error.strerror}.", path=path) from error
+    with file:
+        file.seek(offset)
+        rest = b""
+        while chunk := file.read(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                end = offset + len(line) + 1
+                recorded = _recorded(line, offset, end, report)
+                if recorded is not None:
+                    yield recorded
+                offset = end
+
+
+def _recorded(line: bytes, offset: int, end: int, report: Report) -> Recorded | None:
+    try:
+        at, event = read_event(line)
+    except ValueError:
+        if line:
+            report(f"The journal has a line at {offset} that is not a whole event ({len(line)} bytes).")
+        rescued = rescued_event(line)
+        if rescued is None:
+            return None
+        at, event = rescued
+    return Recorded(offset=offset, next=end, at=at, event=event)
+
+
+async def follow_journal(
+    path: Path,
+    offset: int = 0,
+    *,
+    alive: Callable[[], bool] = lambda: True,
+    report: Report = _unreported,
+) -> AsyncIterator[Recorded]:
+    """As `read_journal`, then what comes, until the run ended or `alive` says that nobody writes any more.
+
+    The directory must exist; the file need not yet.
+    """
+    changed = asyncio.Event()
+    watch = DirectoryWatch(path.parent, changed.set)
+    try:
+        ended = False
+        while True:
+            changed.clear()
+            # Asked before reading: what the last writer wrote before it ended is still read below.
+            living = alive()
+            for recorded in read_journal(path, offset, report=report):
+                ended = isinstance(recorded.event, SessionEnded)
+                offset = recorded.next
+                yield recorded
+            if ended or not living:
+                return
+            await changed.wait()
+    finally:
+        watch.close()

@@ -1,0 +1,101 @@
+"""What a run cost, summed from its journal: settled to the token, and what was cut in flight by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.events import RequestFailed, RequestSent, RequestSettled
+from shoal.core.ids import AgentId, RequestId
+from shoal.core.usage import Usage
+from shoal.stores.files.journal import read_journal
+from shoal.wire.journal import Recorded
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    requests: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    unpriced: int = 0
+    """Requests whose price nobody knows; `usd` is without them."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            requests=self.requests + other.requests,
+            usage=self.usage + other.usage,
+            usd=self.usd + other.usd,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+
+class Unsettled(Struct, frozen=True, kw_only=True):
+    """A request that left and whose cost was never told."""
+
+    request: RequestId
+    agent: AgentId
+    model: str
+    at: int
+    reason: str
+
+
+class Ledger(Struct, frozen=True, kw_only=True):
+    spent: dict[tuple[AgentId, str], Spent]
+    """By agent and model."""
+    unsettled: tuple[Unsettled, ...]
+
+    @property
+    def total(self) -> Spent:
+        return sum(self.spent.values(), Spent())
+
+
+def usage_of(journal: Path) -> Ledger:
+    spent: dict[tuple[AgentId, str], Spent] = {}
+    in_flight: dict[RequestId, Unsettled] = {}
+    cut: list[Unsettled] = []
+    for recorded in read_journal(journal):
+        match recorded.event:
+            case RequestSent() as sent:
+                if sent.request in in_flight:
+                    cut.append(in_flight[sent.request])
+                in_flight[sent.request] = _sent(sent, recorded)
+            case RequestSettled() as settled:
+                in_flight.pop(settled.request, None)
+                key = (settled.agent, settled.model)
+                spent[key] = spent.get(key, Spent()) + _settled(settled)
+            case RequestFailed() as failure:
+                known = in_flight.pop(failure.request, None)
+                if failure.billed:
+                    cut.append(_failed(failure, known, recorded))
+            case _:
+                pass
+    return Ledger(spent=spent, unsettled=(*cut, *in_flight.values()))
+
+
+def _sent(event: RequestSent, recorded: Recorded) -> Unsettled:
+    return Unsettled(
+        request=event.request,
+        agent=event.agent,
+        model=event.model,
+        at=recorded.at,
+        reason="no answer is recorded",
+    )
+
+
+def _settled(event: RequestSettled) -> Spent:
+    return Spent(
+        requests=1,
+        usage=event.usage,
+        usd=event.cost_usd or 0.0,
+        unpriced=int(event.cost_usd is None),
+    )
+
+
+def _failed(event: RequestFailed, sent: Unsettled | None, recorded: Recorded) -> Unsettled:
+    return Unsettled(
+        request=event.request,
+        agent=event.agent,
+        model=sent.model if sent else "",
+        at=recorded.at,
+        reason=event.reason,
+    )

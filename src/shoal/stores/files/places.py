@@ -1,0 +1,123 @@
+"""Where things are in the home directory, and how they are made: private, and never outside it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.core.ids import AgentId, SessionId, slug
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+
+
+def project_directory(home: Path, cwd: str) -> Path:
+    name = slug(cwd)
+    if len(name) > 200:
+        # A file name has at most 255 bytes.
+        name = f"{name[:200]}-{hashlib.sha256(cwd.encode(errors='surrogateescape')).hexdigest()[:12]}"
+    return home / "projects" / name
+
+
+def transcript_path(home: Path, cwd: str, session: SessionId) -> Path:
+    return project_directory(home, cwd) / f"{checked(session, home)}.jsonl"
+
+
+def subagent_path(home: Path, cwd: str, session: SessionId, agent: AgentId) -> Path:
+    within = project_directory(home, cwd) / checked(session, home) / "subagents"
+    return within / f"agent-{checked(agent, home)}.jsonl"
+
+
+def run_directory(home: Path, session: SessionId) -> Path:
+    """Holds `journal.jsonl`, `control.sock`, `lock`, `questions/` and `results/` of a run."""
+    return home / "shoal" / "runs" / checked(session, home)
+
+
+def journal_path(home: Path, session: SessionId) -> Path:
+    return run_directory(home, session) / "journal.jsonl"
+
+
+def checked(name: str, home: Path) -> str:
+    """The name, if it can be a file's name; identifiers come from the command line too."""
+    if not _SAFE.fullmatch(name) or ".." in name:
+        raise StoreError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
+    return name
+
+
+def safe_name(name: str) -> str:
+    """A file name for any text: as it is where that is harmless, else cleaned, with a mark of its own."""
+    cleaned = re.sub(r"[^A-Za-z0-9._@-]", "-", name).lstrip(".-")[:100]
+    if cleaned and cleaned == name:
+        return cleaned
+    mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{cleaned or 'unnamed'}-{mark}"
+
+
+def make_private(directory: Path) -> None:
+    """Make the directory and what is missing above it, for this user alone."""
+    if directory.is_dir():
+        return
+    try:
+        if not directory.parent.exists():
+            make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise unwritable(directory, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error.strerror or error}. "
+        "Make it writable, or choose another home with SHOAL_HOME=DIRECTORY.",
+        path=path,
+    )
+
+
+def append_line(fd: int, line: bytes) -> None:
+    """In one write. Where the system takes only a part, the rest is tried: its error tells why."""
+    written = os.write(fd, line)
+    while written < len(line):
+        written += os.write(fd, line[written:])
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Create or replace the file in one step: a reader sees the old content or the new, never a part."""
+    temporary = _written(path, content)
+    try:
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+
+
+def create_whole(path: Path, content: bytes) -> bool:
+    """As `write_whole`, but False and no change where the file exists: the first one stands."""
+    temporary = _written(path, content)
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _written(path: Path, content: bytes) -> Path:
+    make_private(path.parent)
+    # A dot in front and no known ending: nobody who lists the directory takes it for a file of its own.
+    temporary = path.with_name(f".{path.name[:200]}.tmp.{os.urandom(4).hex()}")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+    return temporary

@@ -1,0 +1,205 @@
+"""The sessions of a home: read one back, find, list and fork them, and hold one so that nobody else does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.entries import Said
+from shoal.core.errors import NoSuchSession, StoreError
+from shoal.core.ids import EntryId, SessionId
+from shoal.core.messages import Message
+from shoal.core.usage import Usage
+from shoal.stores.conversation import conversation
+from shoal.stores.files.places import project_directory, transcript_path, write_whole
+from shoal.stores.files.transcripts import is_whole
+from shoal.wire.content import dump, load
+from shoal.wire.transcript import Read, Title, read_line
+
+_GLANCE = 1 << 17
+"""Bytes read of a transcript to tell what it is about."""
+
+
+class Loaded(Struct, frozen=True, kw_only=True):
+    session: SessionId
+    path: Path
+    cwd: str
+    """The directory the session was last in; empty where the file does not say."""
+    messages: tuple[Message, ...]
+    last: EntryId | None
+    """What the next entry goes on after."""
+    interrupted: Message | None
+    """Results for calls that nobody answered. The caller appends it, as the first thing said."""
+    usage: Usage
+    turns: int
+    model: str
+    notes: tuple[str, ...]
+
+
+class Glance(Struct, frozen=True, kw_only=True):
+    """A session in a list."""
+
+    session: SessionId
+    path: Path
+    prompt: str
+    at: int
+    size: int
+
+
+def open_session(home: Path, cwd: str, session: SessionId) -> Loaded:
+    return read_session(transcript_path(home, cwd, session))
+
+
+def read_session(path: Path) -> Loaded:
+    """Changes nothing: the file may belong to a session that is running."""
+    session = SessionId(path.stem)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise NoSuchSession(f"There is no session {session} in {path.parent}.", path=path) from None
+    except OSError as error:
+        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
+    lines, notes = _read(content)
+    talk = conversation(lines)
+    return Loaded(
+        session=session,
+        path=path,
+        cwd=next((line.cwd for line in reversed(lines) if line.cwd), ""),
+        messages=talk.messages,
+        last=talk.last,
+        interrupted=talk.interrupted,
+        usage=talk.usage,
+        turns=talk.turns,
+        model=talk.model,
+        notes=(*notes, *talk.notes),
+    )
+
+
+def _read(content: bytes) -> tuple[list[Read], list[str]]:
+    lines: list[Read] = []
+    notes: list[str] = []
+    *whole, rest = content.split(b"\n")
+    if rest and is_whole(rest):
+        whole.append(rest)
+    elif rest:
+        notes.append(f"The last line was torn ({len(rest)} bytes) and is dropped.")
+    unreadable = 0
+    for line in whole:
+        if not line.strip():
+            continue
+        try:
+            lines.append(read_line(line))
+        except ValueError:
+            unreadable += 1
+    if unreadable:
+        notes.append(f"Lines that are not JSON were skipped: {unreadable}.")
+    return lines, notes
+
+
+def latest_session(home: Path, cwd: str) -> SessionId | None:
+    """The session of this directory that was written to last."""
+    files = _transcripts(project_directory(home, cwd))
+    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name), default=None)
+    return None if newest is None else SessionId(Path(newest.name).stem)
+
+
+def find_session(home: Path, name: str) -> Path:
+    """The transcript of the session with this id, or whose id alone starts so, in any directory."""
+    stems = {Path(file.name).stem: Path(file.path) for file in _all_transcripts(home)}
+    if name in stems:
+        return stems[name]
+    starting = sorted(stem for stem in stems if name and stem.startswith(name))
+    if len(starting) == 1:
+        return stems[starting[0]]
+    if starting:
+        shown = ", ".join(starting[:5]) + (" …" if len(starting) > 5 else "")
+        raise NoSuchSession(
+            f"{name!r} is the start of {len(starting)} sessions: {shown}. Give more of the id.", path=home
+        )
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, stems, n=3, cutoff=0.5)
+    hint = f"Close to it: {', '.join(near)}." if near else "shoal --continue takes the latest one here."
+    raise NoSuchSession(f"There is no session {name!r} in {home}. {hint}", path=home)
+
+
+def list_sessions(home: Path, cwd: str | None = None, *, limit: int | None = None) -> tuple[Glance, ...]:
+    """The newest first; of one directory, or of all. Only the beginning of each file is read."""
+    files = _all_transcripts(home) if cwd is None else _transcripts(project_directory(home, cwd))
+    newest = sorted(files, key=lambda file: (-file.stat().st_mtime_ns, file.name))
+    return tuple(
+        Glance(
+            session=SessionId(Path(file.name).stem),
+            path=Path(file.path),
+            prompt=_first_prompt(Path(file.path)),
+            at=file.stat().st_mtime_ns // 1_000_000,
+            size=file.stat().st_size,
+        )
+        for file in newest[:limit]
+    )
+
+
+def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Path:
+    """Copy a transcript to a session of a new id in `cwd`: its path. The original stays as it is."""
+    target = transcript_path(home, cwd, session)
+    if target.exists():
+        raise StoreError(f"There is already a session {session}: {target}.", path=target)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
+    write_whole(target, b"".join(_under(session, line) for line in content.split(b"\n")))
+    return target
+
+
+def _under(session: SessionId, line: bytes) -> bytes:
+    """The line with another session id and everything else as it was; nothing for a torn one."""
+    try:
+        raw = load(line)
+    except ValueError:
+        return b""
+    if isinstance(raw, dict) and "sessionId" in raw:
+        return dump(raw | {"sessionId": session}) + b"\n"
+    return line + b"\n"
+
+
+def _all_transcripts(home: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        projects = [entry for entry in os.scandir(home / "projects") if entry.is_dir()]
+    except OSError:
+        return
+    for project in projects:
+        yield from _transcripts(Path(project.path))
+
+
+def _transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(project))
+    except OSError:
+        return
+    for entry in entries:
+        # Some programs keep the transcripts of sub-agents beside those of the sessions.
+        if entry.name.endswith(".jsonl") and not entry.name.startswith("agent-") and entry.is_file():
+            yield entry
+
+
+def _first_prompt(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_GLANCE)
+    except OSError:
+        return ""
+    title = ""
+    for line in head.split(b"\n"):
+        try:
+            entry = read_line(line).entry
+        except ValueError:
+            continue
+        if isinstance(entry, Title):
+            title = title or entry.text
+        elif isinstance(entry, Said) and entry.message.role == "user" and not (entry.meta or entry.summary):
+            return entry.message.text
+    return title

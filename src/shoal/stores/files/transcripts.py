@@ -1,0 +1,109 @@
+"""A transcript on disk: one line per entry, each in one write, and never half a line before the next."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.core.clock import iso
+from shoal.core.entries import Entry
+from shoal.core.errors import StoreError
+from shoal.stores.files.places import append_line, make_private, unwritable
+from shoal.wire.content import load
+from shoal.wire.transcript import Lines
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+class FileTranscript:
+    """The only writer of its file; the session's lock sees to it. Nothing is made before the first entry."""
+
+    def __init__(self, path: Path, lines: Lines, *, durable: bool = False) -> None:
+        self.path = path
+        self._lines = lines
+        self._durable = durable
+        self._fd: int | None = None
+        self._whole = 0
+
+    def append(self, entry: Entry) -> None:
+        line = self._lines.line(entry)
+        fd = self._open(entry.at) if self._fd is None else self._fd
+        try:
+            append_line(fd, line)
+            if self._durable:
+                os.fdatasync(fd)
+        except OSError as error:
+            self._take_back()
+            raise StoreError(
+                f"The conversation could not be written to {self.path}: {error.strerror}. "
+                "What was said before is kept. Make room on that disk, then go on with --resume.",
+                path=self.path,
+            ) from error
+        self._whole += len(line)
+
+    def _take_back(self) -> None:
+        """Cut off what was written of a line. Should that fail too, opening again finds and mends it."""
+        with suppress(OSError):
+            if self._fd is not None:
+                os.ftruncate(self._fd, self._whole)
+        self.close()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
+
+    def _open(self, at: int) -> int:
+        make_private(self.path.parent)
+        try:
+            fd = os.open(self.path, _FLAGS, 0o600)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        try:
+            self._whole = _mend(fd, self.path, at)
+        except OSError as error:
+            os.close(fd)
+            raise unwritable(self.path, error) from error
+        self._fd = fd
+        return fd
+
+
+def _mend(fd: int, path: Path, at: int) -> int:
+    """Let the file end with a whole line: its size then. Torn bytes move to a file beside it."""
+    size = os.fstat(fd).st_size
+    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+        return size
+    start = _start_of_last_line(fd, size)
+    torn = os.pread(fd, size - start, start)
+    if is_whole(torn):
+        return size + os.write(fd, b"\n")
+    aside = path.with_name(f"{path.name}.torn-{iso(at).replace(':', '')}")
+    beside = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(beside, torn)
+    finally:
+        os.close(beside)
+    os.ftruncate(fd, start)
+    return start
+
+
+def _start_of_last_line(fd: int, size: int) -> int:
+    step = 1 << 16
+    end = size
+    while end > 0:
+        start = max(0, end - step)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a last line without its newline lacks nothing else."""
+    try:
+        return isinstance(load(line), dict)
+    except ValueError:
+        return False

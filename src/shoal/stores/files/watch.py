@@ -1,0 +1,62 @@
+"""Learning that something in a directory changed: at once on Linux, by looking now and then elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+SAFETY = 1.0
+"""Seconds after which a watcher looks anyway: a notice can be lost, and network file systems send none."""
+UNTOLD = 0.05
+"""Seconds between looks where the system tells nothing."""
+
+
+class DirectoryWatch:
+    """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing."""
+
+    def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._inotify = _inotify(directory)
+        self._pause = UNTOLD if self._inotify is None else SAFETY
+        if self._inotify is not None:
+            self._loop.add_reader(self._inotify.fileno(), self._told)
+        self._timer = self._loop.call_later(self._pause, self._look)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        inotify, self._inotify = self._inotify, None
+        if inotify is not None:
+            self._loop.remove_reader(inotify.fileno())
+            inotify.close()
+
+    def _told(self) -> None:
+        if self._inotify is not None:
+            with suppress(OSError):
+                self._inotify.read(timeout=0)
+        self._changed()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._pause, self._look)
+        self._changed()
+
+
+def _inotify(directory: Path) -> Any:
+    if sys.platform != "linux":
+        return None
+    from inotify_simple import INotify, flags  # type: ignore[import-untyped]
+
+    try:
+        inotify = INotify(nonblocking=True)
+    except OSError:
+        return None  # the user's limit of watches is reached
+    try:
+        inotify.add_watch(directory, flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE)
+    except OSError:
+        inotify.close()
+        return None
+    return inotify

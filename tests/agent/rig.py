@@ -1,0 +1,121 @@
+"""An agent made of real parts in memory, with a scripted mind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.agent.agent import Agent, Bounds, Surroundings
+from shoal.agent.conversation import Conversation
+from shoal.agent.loop import Ended, run
+from shoal.core.budget import Limits, Purse
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.decisions import Allow, Decision
+from shoal.core.errors import NobodyToAsk
+from shoal.core.events import Event, Journaled
+from shoal.core.identity import Identity
+from shoal.core.ids import Ids, SessionId
+from shoal.core.messages import user
+from shoal.core.ports import Model
+from shoal.core.questions import Answer, Question
+from shoal.core.tools import Tool
+from shoal.models.scripted import ScriptedModel
+from shoal.runs.inlet import Steering
+from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
+from shoal.workspaces.local import LocalWorkspace
+
+
+class Judge:
+    """Says what it was told to say."""
+
+    def __init__(self, decide: Callable[[Any], Decision] | None = None) -> None:
+        self._decide = decide or (lambda _: Allow("all is allowed here"))
+        self.remembered: list[Answer] = []
+
+    def decide(self, call: Any, tool: Any, agent: Any) -> Decision:
+        return self._decide(call)
+
+    def remember(self, call: Any, answer: Answer) -> None:
+        self.remembered.append(answer)
+
+
+class Person:
+    """Answers what was put in its hand; without an answer nobody is there."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer
+        self.asked: list[Question] = []
+
+    async def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        if self.answer is None:
+            raise NobodyToAsk("nobody is there to ask.")
+        return self.answer
+
+
+class Rig(Struct, kw_only=True):
+    agent: Agent
+    transcript: MemoryTranscript
+    journal: MemoryJournal
+    results: MemoryResults
+    steering: Steering
+    heard: list[Event]
+
+    async def run(self, prompt: str = "go") -> Ended:
+        return await run(self.agent, user(prompt))
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.heard if isinstance(event, kind)]
+
+
+def rig(
+    mind: Any,
+    *,
+    tools: Sequence[Tool] = (),
+    model: Model | None = None,
+    bounds: Bounds | None = None,
+    limits: Limits | None = None,
+    judge: Judge | None = None,
+    person: Person | None = None,
+    clock: Clock | None = None,
+    seed: int = 7,
+    root: Path = Path("/tmp"),
+) -> Rig:
+    clock = clock or SystemClock()
+    ids = Ids(seed)
+    transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), MemoryResults()
+    steering, heard = Steering(), []
+    model = model or ScriptedModel(mind, clock=clock)
+
+    async def tell(event: Event) -> None:
+        if isinstance(event, Journaled):
+            journal.append(event)
+        heard.append(event)
+
+    agent = Agent(
+        identity=Identity(session=SessionId("s")),
+        model=model,
+        system="You are a test.",
+        tools={tool.schema.name: tool for tool in tools},
+        conversation=Conversation(transcript, clock, ids),
+        surroundings=Surroundings(
+            workspace=LocalWorkspace(root),
+            processes=None,  # type: ignore[arg-type]
+            desk=person or Person(),
+            results=results,
+            env={},
+        ),
+        permissions=judge or Judge(),
+        purse=Purse(limits or Limits(), model.card),
+        inlet=steering,
+        tell=tell,
+        clock=clock,
+        ids=ids,
+        bounds=bounds or Bounds(),
+    )
+    return Rig(
+        agent=agent, transcript=transcript, journal=journal, results=results, steering=steering, heard=heard
+    )

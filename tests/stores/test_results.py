@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoal.core.errors import StoreError
+from shoal.stores.files.places import create_whole, write_whole
+from shoal.stores.files.results import FileResults
+from shoal.stores.memory import MemoryResults
+
+HOSTILE = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a/b\\c",
+    ".",
+    "..",
+    "",
+    ".bashrc",
+    "-rf",
+    "$(reboot)",
+    "a;b|c&d",
+    "nul\x00l",
+    "new\nline",
+    "x" * 5000,
+    "über",
+    "\udcff",
+    "CON",
+    "~root",
+]
+
+
+@pytest.mark.spec("USR-29")
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(name=st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=()), max_size=300))
+def test_a_hostile_name_stays_inside_and_keeps_its_content(tmp_path, name):
+    results = FileResults(tmp_path / "results")
+    path = results.keep(name, b"content")
+    assert path.resolve().parent == (tmp_path / "results").resolve()
+    assert path.read_bytes() == b"content"
+    assert not path.name.startswith((".", "-"))
+
+
+def test_names_that_clean_to_the_same_do_not_meet(tmp_path):
+    results = FileResults(tmp_path)
+    paths = [results.keep(name, name.encode()) for name in ("a/b", "a-b", "a?b", "a-b")]
+    assert len(set(paths)) == 4
+    assert [path.read_bytes() for path in paths] == [b"a/b", b"a-b", b"a?b", b"a-b"]
+    assert results.keep("call.txt", b"1").name == "call.txt"
+    assert results.keep("call.txt", b"2").name == "call-2.txt"
+
+
+@pytest.mark.spec("HOM-05")
+def test_a_result_is_private_and_leaves_no_temporary_file(tmp_path):
+    path = FileResults(tmp_path / "results").keep("t1", b"x" * 1_000_000)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert [file.name for file in path.parent.iterdir()] == ["t1"]
+
+
+def test_a_result_that_cannot_be_written_is_an_error_with_its_place(tmp_path):
+    (tmp_path / "results").write_text("a file stands here")
+    with pytest.raises(StoreError, match="results"):
+        FileResults(tmp_path / "results").keep("t1", b"x")
+
+
+def test_the_first_whole_file_stands(tmp_path):
+    path = tmp_path / "answer.json"
+    assert create_whole(path, b"first")
+    assert not create_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    write_whole(path, b"third")
+    assert path.read_bytes() == b"third"
+    assert [file.name for file in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_memory_keeps_every_result_apart():
+    results = MemoryResults()
+    one, other = results.keep("../t1", b"1"), results.keep("../t1", b"2")
+    assert one != other
+    assert (results.kept[one], results.kept[other]) == (b"1", b"2")
