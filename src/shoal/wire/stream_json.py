@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from shoal.core.errors import ShoalError
 from shoal.core.events import EndReason, MessageAdded
-from shoal.core.messages import ContentBlock, Message, Thinking
+from shoal.core.messages import ContentBlock, Message, Text, Thinking
 from shoal.core.usage import Usage
-from shoal.wire.content import message_from
+from shoal.wire.content import load, message_from
 
 Subtype: TypeAlias = Literal["success", "error_max_turns", "error_max_budget_usd", "error_during_execution"]
 
@@ -226,8 +226,8 @@ def incoming(line: bytes) -> Incoming:
 
 def _object(line: bytes) -> Mapping[str, Any]:
     try:
-        raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raw = load(line)
+    except ValueError as error:
         raise BadLine(f"it is not JSON ({error})") from error
     if not isinstance(raw, dict):
         raise BadLine("it is not a JSON object")
@@ -239,6 +239,6 @@ def _prompt(raw: Mapping[str, Any]) -> Prompt:
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
         raise BadLine('a user line needs "message": {"role": "user", "content": text or blocks}')
     parsed, left_out = message_from({"role": "user", "content": message["content"]})
-    if not parsed.content:
+    if all(isinstance(block, Text) and not block.text.strip() for block in parsed.content):
         raise BadLine("the message has no content that is known here")
     return Prompt(message=parsed, left_out=left_out)

@@ -20,7 +20,7 @@ from shoal.core.usage import Usage
 from shoal.surfaces.cli import sentences
 from shoal.surfaces.cli.stdout import Stdout
 from shoal.wire import stream_json
-from shoal.wire.content import encode
+from shoal.wire.content import dump
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
@@ -173,7 +173,7 @@ class JsonOutput:
     async def close(self) -> None:
         if self._result is not None:
             result, self._result = self._result, None
-            await self._stdout.write(encode(result) + b"\n")
+            await self._stdout.write(dump(result) + b"\n")
 
 
 class StreamOutput:
@@ -185,7 +185,7 @@ class StreamOutput:
         self._turn: _Turn | None = None
 
     async def send(self, line: object) -> None:
-        await self._stdout.write(encode(line) + b"\n")
+        await self._stdout.write(dump(line) + b"\n")
 
     async def begin(self, session: Session) -> None:
         self._turn = _Turn(session)
