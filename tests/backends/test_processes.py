@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shoal.backends.processes import GuardedProcess, GuardedProcesses
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch
 
@@ -253,3 +253,34 @@ async def test_the_guardian_outlives_signals_of_the_terminal(processes: GuardedP
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(processes.guardian, number)
     assert await (await run(processes, "sh", "-c", "exit 4")).process.wait() == 4
+
+
+class HastyClock(SystemClock):
+    """Deadlines come twenty times sooner."""
+
+    def deadline(self, seconds: float) -> Deadline:
+        return super().deadline(seconds / 20)
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_guardian_that_hangs_is_given_up_and_replaced() -> None:
+    processes = GuardedProcesses(HastyClock())
+    piped = await run(processes, "sh", "-c", "echo ready; sleep 1000")
+    await piped.line()
+    assert processes.guardian is not None
+    os.kill(processes.guardian, signal.SIGSTOP)
+    with pytest.raises(ProcessError, match="has not ended yet"):
+        await piped.process.stop()
+    with pytest.raises(ProcessError, match="the guardian does not answer"):
+        await run(processes, "true")
+    assert await piped.rest() == ""
+    assert await (await run(processes, "true")).process.wait() == 0
+    await processes.aclose()
+
+
+async def test_stop_waits_for_members_that_left_the_group(processes: GuardedProcesses) -> None:
+    stubborn = "trap '' TERM; echo \\$\\$; sleep 99; sleep 99"
+    piped = await run(processes, "bash", "-c", f'setsid bash -c "{stubborn}" & wait')
+    stray = int(await piped.line())
+    await piped.process.stop(grace=0.3)
+    assert not alive(stray)

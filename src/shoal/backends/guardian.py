@@ -7,7 +7,7 @@ small. FD is a stream socket to the lead, with one JSON object per line:
            {"signal": id, "number": n}
     here → {"started": id, "pid": n} | {"failed": id, "error": "..."}
            {"exited": id, "status": n}      the process itself; negative for a signal
-           {"gone": id}                     its whole group
+           {"gone": id}                     its whole group, and what left the group before a signal
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Guardian:
         """Running processes: pid → id."""
         self._groups: dict[int, int] = {}
         """Groups that may have members, their leader dead or alive: id → pid."""
+        self._strays: dict[int, set[int]] = {}
+        """Members that left the group of a process that was sent a signal: id → pids."""
         self._descriptors: deque[int] = deque()
         self._heard = b""
 
@@ -101,9 +103,10 @@ class Guardian:
         leader = self._groups.get(identity)
         if leader is None:
             return
-        # Members that left the group can only be found while their leader lives.
-        strays = descendants(leader) if leader in self._leaders else []
-        deliver(number, groups=[leader], pids=strays)
+        strays = self._strays.setdefault(identity, set())
+        if leader in self._leaders:  # they can only be found while it lives
+            strays.update(descendants(leader))
+        deliver(number, groups=[leader], pids=list(strays))
 
     def _reap(self) -> bool:
         """Take in every process that ended; False when none is left."""
@@ -126,9 +129,14 @@ class Guardian:
     def _forget_empty_groups(self) -> None:
         # At once, because the system may give the number of an empty group to a stranger.
         for identity, leader in list(self._groups.items()):
-            if leader not in self._leaders and not group_exists(leader):
-                del self._groups[identity]
-                self._tell({"gone": identity})
+            if leader in self._leaders or exists(os.killpg, leader):
+                continue
+            strays = {pid for pid in self._strays.pop(identity, ()) if exists(os.kill, pid)}
+            if strays:
+                self._strays[identity] = strays
+                continue
+            del self._groups[identity]
+            self._tell({"gone": identity})
 
     def _end_all(self) -> None:
         started = time.monotonic()
@@ -205,9 +213,9 @@ def attempt(kill: Any, target: int, number: int) -> None:
         pass  # gone already, or another user's now
 
 
-def group_exists(group: int) -> bool:
+def exists(kill: Any, target: int) -> bool:
     try:
-        os.killpg(group, 0)
+        kill(target, 0)
     except ProcessLookupError:
         return False
     except PermissionError:

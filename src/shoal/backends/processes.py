@@ -57,10 +57,12 @@ class GuardedProcess:
             raise
         try:
             async with self._clock.deadline(DYING):
-                return await self.wait()
+                await self._gone.wait()
         except TimeoutError:
             self._kill_here()
-            raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
+            if not self._exited.is_set():
+                raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
+        return await self.wait()
 
     async def answered(self) -> None:
         """Started, or not: then `ProcessError`."""

@@ -27,6 +27,19 @@ def difference(old: str, new: str) -> str:
     return "\n".join(shown)
 
 
+def changed_lines(old: str, new: str) -> tuple[int, int]:
+    """How many lines were added and removed; where too many differ to compare, all of those that do."""
+    before, after = old.splitlines(), new.splitlines()
+    start, end = _common(before, after)
+    changed, became = before[start : len(before) - end], after[start : len(after) - end]
+    if not changed or not became or max(len(changed), len(became)) > _MOST_COMPARED:
+        return len(became), len(changed)
+    import difflib
+
+    same = sum(block.size for block in difflib.SequenceMatcher(None, changed, became).get_matching_blocks())
+    return len(became) - same, len(changed) - same
+
+
 def _common(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
     """How many lines are the same at the start and, of the rest, at the end."""
     shorter = min(len(before), len(after))

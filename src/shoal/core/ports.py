@@ -107,8 +107,8 @@ class Workspace(Protocol):
         """A regular file to read parts of, remembered as seen by its size and time."""
         ...
 
-    def current(self, path: Path) -> bytes:
-        """The content, for a change that starts from it; refused as `write` refuses."""
+    def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
+        """The content, for a change that starts from it; refused as `write` of `intended` would be."""
         ...
 
     def write(self, path: Path, content: bytes) -> None:

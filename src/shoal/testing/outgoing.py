@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,8 @@ from shoal.testing.replies import (
     Stall,
     StreamError,
 )
+
+T = TypeVar("T")
 
 
 class Form(Protocol):
@@ -64,6 +66,24 @@ class HungUp(Exception):
     """The connection ends with this answer."""
 
 
+async def unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
+    """What the work gives; raises `HungUp` as soon as the client leaves."""
+
+    async def watch() -> None:
+        # A client that waits for its answer sends nothing: what can be read is its end.
+        await reader.read(1)
+        raise HungUp
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch())
+            result = await work
+            watching.cancel()
+    except* HungUp:
+        raise HungUp from None
+    return result
+
+
 class Outgoing:
     """One answer on its way to the client, through its faults."""
 
@@ -89,7 +109,7 @@ class Outgoing:
         for fault in answer.faults:
             match fault:
                 case Delay():
-                    await self._clock.sleep(fault.seconds)
+                    await unless_hung_up(self._reader, self._clock.sleep(fault.seconds))
                 case Reset():
                     self._reset()
                 case Drip():

@@ -79,6 +79,13 @@ class StreamError(Fault, frozen=True):
     message: str = "Overloaded"
 
 
+class Stale(Fault, frozen=True):
+    """The answer is whole, but the connection is dead after it: a next request on it gets no answer.
+
+    Servers close kept connections when they like, and a client learns of it when it asks again.
+    """
+
+
 class BrokenToolJson(Fault, frozen=True):
     """The arguments of every tool call are this text. The Messages API can say so only in a stream."""
 
@@ -86,7 +93,7 @@ class BrokenToolJson(Fault, frozen=True):
 
 
 AnyFault: TypeAlias = (
-    Delay | Drip | Pings | HttpError | Reset | Cut | Stall | Garbage | StreamError | BrokenToolJson
+    Delay | Drip | Pings | HttpError | Reset | Cut | Stall | Garbage | StreamError | Stale | BrokenToolJson
 )
 
 

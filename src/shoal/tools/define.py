@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
 
@@ -97,12 +98,17 @@ def tool(
         return FunctionTool(
             function,
             name=name or function.__name__,
-            description=description or inspect.getdoc(function) or "",
+            description=description or _unwrapped(inspect.getdoc(function) or ""),
             reads_only=reads_only,
             deadline=deadline,
         )
 
     return make if function is None else make(function)
+
+
+def _unwrapped(doc: str) -> str:
+    """Lines that were broken for the source's width only are joined; paragraphs and lists stay."""
+    return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
 
 
 def _parameters(function: Callable[..., Any]) -> list[Parameter]:

@@ -131,10 +131,10 @@ class LocalWorkspace:
             self._contents.pop(real, None)
         return file
 
-    def current(self, path: Path) -> bytes:
+    def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
         real = _real(path)
         content, state = _content(real)
-        self._refuse_stale(real, content, state, intended=None)
+        self._refuse_stale(real, content, state, intended=intended)
         return content
 
     def write(self, path: Path, content: bytes) -> None:

@@ -1,0 +1,109 @@
+"""Starts commands in a new shell each: the person's shell, with its snapshot, in the agent's directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.core.filenames import shown
+from shoal.core.ports import Launch, Process
+from shoal.core.tools import Site
+from shoal.tools.environment import command_environment
+from shoal.tools.snapshot import Capture, NoSnapshot
+
+# A constant: command and names come as arguments, no script is ever built from them. The directory is
+# written by the trap, so that `exit` and `set -e` do not lose it, and once more for commands with a trap
+# of their own.
+_SCRIPT = r"""
+__shoal_directory=$1 __shoal_command=$3
+if [ -n "$2" ]; then . "$2" >/dev/null 2>&1; fi
+set --
+trap '\command pwd -P >|"$__shoal_directory" 2>/dev/null' EXIT
+eval "$__shoal_command"
+__shoal_status=$?
+\command pwd -P >|"$__shoal_directory" 2>/dev/null
+exit $__shoal_status
+"""
+
+
+class Commands:
+    """The snapshot is taken in the background once `prepare` is called; the first command waits for it."""
+
+    def __init__(self, capture: Capture, tasks: asyncio.TaskGroup, note: Callable[[str], None]) -> None:
+        self._capture = capture
+        self._tasks = tasks
+        self._note = note
+        self._snapshot: asyncio.Task[Path | None] | None = None
+        self._places: Path | None = None
+        self._started = 0
+
+    def prepare(self) -> None:
+        if self._snapshot is None:
+            self._snapshot = self._tasks.create_task(self._taken())
+
+    async def start(self, command: str, site: Site, output: int, *, directory_file: Path | None) -> Process:
+        """Raises `ProcessError`. The directory the command ends in is written to `directory_file`."""
+        self.prepare()
+        assert self._snapshot is not None
+        snapshot = await asyncio.shield(self._snapshot)
+        # The snapshot of a home that was cleaned meanwhile is left out, not an error in every command.
+        known = str(snapshot) if snapshot is not None and snapshot.exists() else ""
+        shell = self._capture.shell
+        told = str(directory_file or os.devnull)
+        return await site.processes.start(
+            Launch(
+                argv=(shell.path, "-c", _SCRIPT, shell.kind, told, known, command),
+                cwd=site.workspace.cwd,
+                env=command_environment(site.env),
+                stdout=output,
+                stderr=output,
+            )
+        )
+
+    def directory_file(self) -> Path:
+        """A new name for a command to write its last directory to."""
+        if self._places is None:
+            import tempfile
+
+            self._places = Path(tempfile.mkdtemp(prefix="shoal-"))
+        self._started += 1
+        return self._places / str(self._started)
+
+    def close(self) -> None:
+        """After every command ended."""
+        if self._snapshot is not None and self._snapshot.done() and not self._snapshot.cancelled():
+            snapshot = self._snapshot.result()
+            if snapshot is not None:
+                snapshot.unlink(missing_ok=True)
+        elif self._snapshot is not None:
+            self._snapshot.cancel()
+        if self._places is not None:
+            import shutil
+
+            shutil.rmtree(self._places, ignore_errors=True)
+
+    async def _taken(self) -> Path | None:
+        try:
+            return await self._capture.take()
+        except NoSnapshot as why:
+            self._note(f"Commands run without your shell's functions and aliases: {why}.")
+            return None
+
+
+def follow(file: Path, site: Site) -> str:
+    """Move the agent to where its command ended; what to tell the model about it."""
+    try:
+        ended_in = Path(os.fsdecode(file.read_bytes().removesuffix(b"\n")))
+    except OSError:
+        return ""
+    before = site.workspace.cwd
+    if not ended_in.is_absolute() or os.path.realpath(before) == str(ended_in):
+        return ""
+    if site.workspace.move(ended_in):
+        return f"The working directory is now {shown(ended_in)}."
+    return (
+        f"The command ended in {shown(ended_in)}, which is outside the project: "
+        f"the working directory is {shown(before)} again."
+    )

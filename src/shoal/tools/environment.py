@@ -1,0 +1,30 @@
+"""The environment of the commands an agent runs: the person's, without the keys of model providers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# The one list of what a command never sees: it could print them into the conversation.
+_PROVIDERS = (
+    "ANTHROPIC|OPENAI|AZURE_OPENAI|OPENROUTER|GEMINI|GOOGLE_AI|GOOGLE_GENERATIVE_AI|MISTRAL|GROQ|DEEPSEEK|XAI"
+    "|TOGETHER|FIREWORKS|COHERE|PERPLEXITY|CEREBRAS|NVIDIA|OLLAMA|VLLM|MOONSHOT|DASHSCOPE|ZAI|CLAUDE_CODE"
+)
+_SECRET = re.compile(rf"(?:{_PROVIDERS})_(?:\w+_)?(?:KEYS?|TOKEN|SECRET|PASSWORD|CUSTOM_HEADERS)(?:_\w+)?")
+
+_MARKS = {
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "cli",
+    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
+    "SHOAL": "1",
+    # Nobody is there to type into an editor.
+    "GIT_EDITOR": "true",
+}
+
+
+def is_provider_secret(name: str) -> bool:
+    return _SECRET.fullmatch(name) is not None
+
+
+def command_environment(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if not is_provider_secret(name)} | _MARKS

@@ -1,0 +1,17 @@
+"""The tools that work on files, as a session takes them."""
+
+from __future__ import annotations
+
+from shoal.core.tools import Tool
+from shoal.tools.edit import edit
+from shoal.tools.glob import glob
+from shoal.tools.grep import grep
+from shoal.tools.notebook import notebook_edit
+from shoal.tools.read import read
+from shoal.tools.todo import todo_write
+from shoal.tools.write import write
+
+
+def file_tools() -> tuple[Tool, ...]:
+    """In the order a model is shown them. They hold no state: one set serves every agent."""
+    return (read, write, edit, glob, grep, notebook_edit, todo_write)

@@ -1,0 +1,90 @@
+"""Glob patterns on relative paths: `*`, `?`, `[…]` inside a part, `**` over parts, `{a,b}` for choices."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+_MOST_CHOICES = 200
+_Part: TypeAlias = re.Pattern[str] | None
+"""None stands for `**`."""
+
+
+class BadGlob(Exception):
+    """A pattern that cannot be used; its text says why."""
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a relative path matches. A pattern without a slash is matched with names at any depth."""
+    choices = [_parts(choice) for choice in _choices(pattern)]
+    return lambda path: any(_matches(path.split("/"), parts) for parts in choices)
+
+
+def _parts(pattern: str) -> list[_Part]:
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise BadGlob("the pattern holds `..`; give the directory to search as `path`")
+    if not names:
+        raise BadGlob("the pattern is empty")
+    if "/" not in pattern:
+        names = ["**", *names]
+    elif pattern.endswith("/"):
+        names = [*names, "**"]
+    return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+
+
+def _matches(names: Sequence[str], parts: Sequence[_Part]) -> bool:
+    # As wildcards in a string are matched: on a mismatch, the last `**` takes one name more.
+    name = part = 0
+    after_stars, resume = -1, 0
+    while name < len(names):
+        if part < len(parts) and (wanted := parts[part]) is None:
+            after_stars, resume = part + 1, name
+            part += 1
+        elif part < len(parts) and wanted is not None and wanted.match(names[name]):
+            name, part = name + 1, part + 1
+        elif after_stars >= 0:
+            resume += 1
+            name, part = resume, after_stars
+        else:
+            return False
+    return all(rest is None for rest in parts[part:])
+
+
+def _choices(pattern: str) -> list[str]:
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        current = waiting.pop()
+        split = _first_braces(current)
+        if split is None:
+            done.append(current)
+        else:
+            before, options, after = split
+            waiting.extend(f"{before}{option}{after}" for option in options)
+        if len(done) + len(waiting) > _MOST_CHOICES:
+            raise BadGlob(f"the pattern has more than {_MOST_CHOICES} choices in braces")
+    return done
+
+
+def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
+    """The first `{a,b}`, braces inside it left for later; None when there is none that closes."""
+    start = pattern.find("{")
+    if start < 0:
+        return None
+    options: list[str] = []
+    depth, begun = 0, start + 1
+    for at in range(start, len(pattern)):
+        match pattern[at]:
+            case "{":
+                depth += 1
+            case "}":
+                depth -= 1
+                if depth == 0:
+                    return pattern[:start], [*options, pattern[begun:at]], pattern[at + 1 :]
+            case "," if depth == 1:
+                options.append(pattern[begun:at])
+                begun = at + 1
+    return None

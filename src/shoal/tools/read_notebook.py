@@ -1,0 +1,92 @@
+"""Notebooks as a model reads them: cells with their ids, sources and outputs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shoal.core.messages import Base64Source, Image, Text
+from shoal.core.tools import Outcome
+
+_LONGEST_OUTPUT = 10_000
+_LONGEST_ALL = 100_000
+_MOST_IMAGES = 10
+_LARGEST_IMAGE = 1_000_000
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+
+
+def notebook_outcome(content: bytes) -> Outcome | None:
+    """None when the file is not a notebook, so that it can be read as text."""
+    try:
+        notebook = json.loads(content)
+        cells = notebook["cells"]
+        parts = [part for number, cell in enumerate(cells) for part in _cell(number, cell)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not parts:
+        return Outcome(content="(a notebook without cells)")
+    return Outcome(content=_joined(parts))
+
+
+def cell_name(number: int, cell: Mapping[str, Any]) -> str:
+    """The id to name a cell by; its place, as `cell-3`, in notebooks older than ids."""
+    return str(cell.get("id") or f"cell-{number}")
+
+
+def _cell(number: int, cell: Mapping[str, Any]) -> Iterator[str | Image]:
+    opening = f"<cell id={cell_name(number, cell)} type={cell['cell_type']}>"
+    yield f"{opening}\n{_joined_text(cell['source'])}\n</cell>"
+    for output in cell.get("outputs", ()):
+        yield from _output(output)
+
+
+def _output(output: Mapping[str, Any]) -> Iterator[str | Image]:
+    if output["output_type"] == "stream":
+        yield _told(f"output ({output.get('name', 'stdout')})", _joined_text(output["text"]))
+    elif output["output_type"] == "error":
+        yield _told("error", "\n".join(output.get("traceback") or [f"{output['ename']}: {output['evalue']}"]))
+    else:
+        data = output.get("data", {})
+        if "text/plain" in data:
+            yield _told("output", _joined_text(data["text/plain"]))
+        for media_type in ("image/png", "image/jpeg"):
+            if media_type in data:
+                picture = _joined_text(data[media_type]).replace("\n", "")
+                if len(picture) <= _LARGEST_IMAGE:
+                    yield Image(source=Base64Source(media_type=media_type, data=picture))
+                else:
+                    yield f"(a picture of {len(picture):,} characters of base64 left out)"
+
+
+def _told(what: str, text: str) -> str:
+    text = _COLOURS.sub("", text)
+    if len(text) > _LONGEST_OUTPUT:
+        text = f"{text[:_LONGEST_OUTPUT]}\n[cut: {_LONGEST_OUTPUT:,} of {len(text):,} characters shown]"
+    return f"<{what}>\n{text}\n</{what.split(maxsplit=1)[0]}>"
+
+
+def _joined_text(source: str | list[str]) -> str:
+    return source if isinstance(source, str) else "".join(source)
+
+
+def _joined(parts: list[str | Image]) -> str | tuple[Text | Image, ...]:
+    blocks: list[Text | Image] = []
+    texts: list[str] = []
+    room, pictures = _LONGEST_ALL, _MOST_IMAGES
+    for number, part in enumerate(parts):
+        if isinstance(part, Image):
+            pictures -= 1
+            if pictures >= 0:
+                blocks.extend((Text(text="\n".join(texts)), part) if texts else (part,))
+                texts = []
+            continue
+        if len(part) > room:
+            texts.append(f"[Cut: {len(parts) - number} more cells and outputs. Use Grep for the rest.]")
+            break
+        room -= len(part)
+        texts.append(part)
+    if not blocks:
+        return "\n".join(texts)
+    return (*blocks, Text(text="\n".join(texts))) if texts else tuple(blocks)

@@ -1,0 +1,130 @@
+"""The person's interactive shell, captured once as a file that every command's shell reads first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError, ShoalError
+from shoal.core.ids import Ids
+from shoal.core.ports import Launch, Processes
+
+LIMIT = 5.0
+"""Seconds the start-up files may take."""
+_WHOLE = b"# whole\n"
+
+# Functions come before aliases, or reading them would expand the aliases inside. Functions of one leading
+# underscore are completions, which no command needs.
+_BASH = r"""
+umask 077
+{
+    echo 'unalias -a 2>/dev/null'
+    while read -r _ _ name; do
+        case $name in __*|[!_]*) declare -f -- "$name" ;; esac
+    done < <(declare -F)
+    while read -r line; do
+        case $line in *login_shell|*restricted_shell) ;; *) echo "$line" ;; esac
+    done < <(shopt -p)
+    while read -r line; do
+        case $line in *\ pipefail|*\ noclobber|*\ noglob|*\ braceexpand|*\ allexport) echo "$line" ;; esac
+    done < <(set +o)
+    echo 'shopt -s expand_aliases'
+    alias -p
+    printf 'export PATH=%q\n' "$PATH"
+    echo '# whole'
+} >| "$1" 2>/dev/null
+exit 0
+"""
+_ZSH = r"""
+umask 077
+{
+    print -r -- 'unalias -a 2>/dev/null'
+    for name in ${(k)functions}; do
+        if [[ $name == __* || $name != _* ]]; then typeset -f -- "$name"; fi
+    done
+    for option in extendedglob nullglob globdots ksharrays shwordsplit noclobber pipefail; do
+        if [[ -o $option ]]; then print -r -- "setopt $option"; fi
+    done
+    alias -L
+    print -r -- "export PATH=${(q)PATH}"
+    print -r -- '# whole'
+} >| "$1" 2>/dev/null
+exit 0
+"""
+
+
+class UserShell(Struct, frozen=True, kw_only=True):
+    path: str
+    kind: Literal["bash", "zsh", "sh"]
+
+
+class NoSnapshot(ShoalError):
+    """Commands run without the person's functions and aliases; the text says why."""
+
+
+def user_shell(env: Mapping[str, str]) -> UserShell:
+    """$SHELL where it is bash or zsh; else bash, else sh."""
+    chosen = env.get("SHELL", "")
+    for path in (chosen, "/bin/bash", "/usr/bin/bash"):
+        kind = path.rpartition("/")[2]
+        if path.startswith("/") and kind in ("bash", "zsh") and os.access(path, os.X_OK):
+            return UserShell(path=path, kind="zsh" if kind == "zsh" else "bash")
+    return UserShell(path="/bin/sh", kind="sh")
+
+
+class Capture(Struct, frozen=True, kw_only=True):
+    """What capturing takes."""
+
+    shell: UserShell
+    directory: Path
+    env: Mapping[str, str]
+    processes: Processes
+    clock: Clock
+    ids: Ids
+
+    async def take(self) -> Path:
+        """The file, whole and readable by its owner alone. Raises `NoSnapshot`."""
+        script = {"bash": _BASH, "zsh": _ZSH}.get(self.shell.kind)
+        if script is None:
+            raise NoSnapshot(f"{self.shell.path} has no start-up files that could be captured")
+        name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.ids.short()}.sh"
+        part = self.directory / f"{name}.part"
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await self._run(script, part)
+            if not part.exists() or not part.read_bytes().endswith(_WHOLE):
+                raise NoSnapshot(f"{self.shell.path} ended before it had written its functions and aliases")
+            return part.rename(self.directory / name)
+        except (OSError, ProcessError) as error:
+            raise NoSnapshot(str(error)) from error
+        finally:
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+    async def _run(self, script: str, part: Path) -> None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        try:
+            process = await self.processes.start(
+                Launch(
+                    argv=(self.shell.path, "-i", "-c", script, self.shell.kind, str(part)),
+                    cwd=Path(self.env.get("HOME", "/")),
+                    env=self.env,
+                    stdout=nothing,
+                    stderr=nothing,
+                )
+            )
+        finally:
+            os.close(nothing)
+        try:
+            async with self.clock.deadline(LIMIT):
+                await process.wait()
+        except TimeoutError:
+            raise NoSnapshot(f"the start-up files of {self.shell.path} took more than {LIMIT:g} s") from None
+        finally:
+            await process.stop(grace=0.1)

@@ -1,0 +1,123 @@
+"""Text files as tools handle them: lines for the model; encoding, mark and line ends kept for the file."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from shoal.core.errors import WorkspaceError
+
+LONGEST_LINE = 2000
+_SNIFFED = 8192
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
+_KINDS = (
+    (b"\x7fELF", "a program (ELF)"),
+    (b"MZ", "a Windows program"),
+    (b"PK\x03\x04", "a zip archive or an office document"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"\xca\xfe\xba\xbe", "a Java class or a macOS program"),
+    (b"OggS", "Ogg sound"),
+    (b"ID3", "MP3 sound"),
+)
+
+
+class TextFile(Struct, frozen=True, kw_only=True):
+    text: str
+    """Lines end with \\n unless the file mixes line ends."""
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    crlf: bool = False
+
+    @property
+    def note(self) -> str | None:
+        """What is unusual about the file and is kept by edits."""
+        unusual = []
+        if self.encoding != "utf-8":
+            unusual.append(f"encoded as {self.encoding}")
+        if self.mark:
+            unusual.append("starts with a byte-order mark")
+        if self.crlf:
+            unusual.append("lines end with CRLF")
+        return f"[{'; '.join(unusual)}]" if unusual else None
+
+    def encoded(self, text: str) -> bytes:
+        """Another text as this file would hold it."""
+        if self.crlf:
+            text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+        try:
+            return self.mark + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            culprit = error.object[error.start : error.end]
+            raise WorkspaceError(
+                f"The file is encoded as {self.encoding} and cannot hold {culprit!r}. Nothing was written."
+            ) from None
+
+
+def text_file(content: bytes) -> TextFile | None:
+    """The file as text; None when it is binary."""
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            try:
+                return _text_file(content[len(mark) :].decode(encoding), encoding, mark)
+            except UnicodeDecodeError:
+                return None
+    if is_binary(content[:_SNIFFED]):
+        return None
+    try:
+        return _text_file(content.decode(), "utf-8", b"")
+    except UnicodeDecodeError:
+        return _text_file(content.decode("latin-1"), "latin-1", b"")
+
+
+def _text_file(text: str, encoding: str, mark: bytes) -> TextFile:
+    crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    return TextFile(
+        text=text.replace("\r\n", "\n") if crlf else text, encoding=encoding, mark=mark, crlf=crlf
+    )
+
+
+def is_binary(start: bytes) -> bool:
+    if any(start.startswith(mark) for mark, _ in _MARKS):
+        return False
+    if b"\0" in start:
+        return True
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in start)
+    return controls > len(start) // 10
+
+
+def kind_of(start: bytes) -> str:
+    return next((kind for magic, kind in _KINDS if start.startswith(magic)), "a binary file")
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as editors count them: \\n alone ends one, and the last needs no end."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def numbered(lines: Iterable[str], first: int) -> str:
+    return "\n".join(f"{number:6}\t{cut(line)}" for number, line in enumerate(lines, first))
+
+
+def cut(line: str, full: int | None = None) -> str:
+    """The line, cut with a mark where it is too long for a model; `full` is its whole length."""
+    line = line.removesuffix("\r")
+    length = len(line) if full is None else full
+    if length <= LONGEST_LINE:
+        return line
+    return f"{line[:LONGEST_LINE]}… [line cut: {LONGEST_LINE:,} of {length:,} characters shown]"

@@ -1,0 +1,129 @@
+"""The person's shell, as commands find it."""
+
+from __future__ import annotations
+
+import re
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from sites import text, workbench
+
+from shoal.tools.snapshot import user_shell
+
+RC = """
+echo noise on start
+case $- in *i*) ;; *) return ;; esac
+greet() { echo "hello $1, it's me"; }
+_completion() { :; }
+__needed() { echo needed; }
+alias ll='echo alias "of mine"'
+alias greet=never
+shopt -s nullglob
+set -o pipefail
+export PATH="$HOME/my bin:$PATH"
+"""
+
+
+def rc(tmp_path: Path, content: str) -> None:
+    (tmp_path / "user").mkdir(exist_ok=True)
+    (tmp_path / "user" / ".bashrc").write_text(content)
+
+
+@pytest.mark.spec("BCK-05")
+async def test_commands_have_the_functions_aliases_options_and_path_of_the_person(tmp_path: Path) -> None:
+    rc(tmp_path, RC)
+    tool = tmp_path / "user" / "my bin" / "mytool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho from my bin\n")
+    tool.chmod(0o755)
+    async with workbench(tmp_path) as bench:
+        assert (await bench.bash("ll")).content == "alias of mine"
+        assert (await bench.bash("\\greet you; __needed; mytool")).content == (
+            "hello you, it's me\nneeded\nfrom my bin"
+        )
+        assert (await bench.bash("echo none*here; false | true; echo $?")).content == "1"
+        assert (await bench.bash("declare -F _completion")).is_error
+        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+        assert re.fullmatch(r"snapshot-bash-\d{13}-[0-9a-f]{8}\.sh", snapshot.name)
+        assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
+        assert not bench.notes
+    assert not snapshot.exists()
+
+
+@pytest.mark.spec("BCK-05")
+async def test_the_shell_is_captured_once(tmp_path: Path) -> None:
+    rc(tmp_path, f"echo x >> {tmp_path}/times")
+    async with workbench(tmp_path) as bench:
+        bench.shells.prepare()
+        for _ in range(3):
+            await bench.bash("true")
+    assert (tmp_path / "times").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("exit 1", "ended before it had written"),
+        ("exec true", "ended before it had written"),
+        ("trap '' TERM HUP; while :; do sleep 60; done", "took more than 0.5 s"),
+        ("kill -STOP $$", "took more than 0.5 s"),
+    ],
+)
+async def test_a_shell_that_cannot_be_captured_is_noted_and_done_without(
+    tmp_path: Path, content: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.tools.snapshot.LIMIT", 0.5)
+    rc(tmp_path, content)
+    async with workbench(tmp_path) as bench:
+        started = time.monotonic()
+        assert (await bench.bash("echo works")).content == "works"
+        assert time.monotonic() - started < 2
+        (note,) = bench.notes
+        assert note.startswith("Commands run without your shell's functions and aliases: ")
+        assert why in note
+        assert not list((bench.home / "shell-snapshots").iterdir())
+
+
+async def test_a_home_that_cannot_be_written_is_noted_and_done_without(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where a directory should be")
+    async with workbench(tmp_path) as bench:
+        assert (await bench.bash("echo works")).content == "works"
+        assert "Not a directory" in bench.notes[0]
+
+
+async def test_a_session_that_ends_during_the_capture_does_not_wait_for_it(tmp_path: Path) -> None:
+    rc(tmp_path, "sleep 60")
+    started = time.monotonic()
+    async with workbench(tmp_path) as bench:
+        bench.shells.prepare()
+        await bench.clock.sleep(0)
+    assert time.monotonic() - started < 3
+
+
+async def test_a_snapshot_that_was_deleted_is_done_without(tmp_path: Path) -> None:
+    async with workbench(tmp_path) as bench:
+        await bench.bash("true")
+        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+        snapshot.unlink()
+        assert (await bench.bash("echo works")).content == "works"
+
+
+async def test_commands_run_in_sh_where_there_is_nothing_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: "bash" not in str(path))
+    async with workbench(tmp_path, SHELL="/usr/bin/fish") as bench:
+        monkeypatch.undo()
+        outcome = await bench.bash("mkdir sub; cd sub; echo $0; exit 3")
+        assert text(outcome).startswith("sh\n")
+        assert bench.workspace.cwd == bench.project / "sub"
+
+
+@pytest.mark.parametrize(
+    ("shell", "kind"),
+    [("/bin/bash", "bash"), ("/usr/bin/fish", "bash"), ("bash", "bash"), ("/no/zsh", "bash")],
+)
+def test_the_shell_is_the_persons_where_it_can_be(shell: str, kind: str) -> None:
+    assert user_shell({"SHELL": shell}).kind == kind
