@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -14,9 +14,8 @@ from msgspec import Struct
 
 State: TypeAlias = Literal["ok", "warn", "bad"]
 
-NETWORKED = frozenset(
-    "nfs nfs4 cifs smb smb3 smbfs afs 9p ceph glusterfs lustre gpfs fuse.sshfs fuse.s3fs fuse.rclone".split()
-)
+NETWORKED = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre"})
+NETWORKED_BY_FUSE = frozenset({"fuse.sshfs", "fuse.s3fs", "fuse.rclone"})
 LITTLE_ROOM, NO_ROOM = 500 << 20, 20 << 20
 
 PROGRAMS = (
@@ -54,9 +53,7 @@ def versions(shoal: str) -> Iterator[Fact]:
         value=f"{platform.python_version()} ({sys.executable})",
         advice="" if new_enough else "Install Python 3.11 or newer.",
     )
-    yield Fact(
-        area="program", name="system", state="ok", value=f"{platform.system()} {platform.release()}"
-    )
+    yield Fact(area="program", name="system", state="ok", value=f"{platform.system()} {platform.release()}")
 
 
 def home_facts(home: Path, source: str) -> Iterator[Fact]:
@@ -69,7 +66,7 @@ def home_facts(home: Path, source: str) -> Iterator[Fact]:
         advice="Make it writable, or choose another with SHOAL_HOME=DIRECTORY." if problem else "",
     )
     kind = file_system(home)
-    networked = kind in NETWORKED
+    networked = kind in NETWORKED | NETWORKED_BY_FUSE
     yield Fact(
         area="home",
         name="file system",
@@ -88,16 +85,11 @@ def _unwritable(home: Path) -> str:
     place = _existing(home)
     if not place.is_dir():
         return f"{place} is not a directory"
-    probe = place / f".shoal-doctor-{os.getpid()}"
     try:
-        probe.write_bytes(b"x")
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(b"x")
     except OSError as error:
         return error.strerror or str(error)
-    finally:
-        try:
-            probe.unlink(missing_ok=True)
-        except OSError:
-            pass
     return ""
 
 

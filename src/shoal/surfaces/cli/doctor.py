@@ -14,24 +14,19 @@ from shoal.surfaces.cli import exits
 if TYPE_CHECKING:
     from shoal.app.machine import Fact
 
-HELP = """Check the set-up: models, home, settings, programs; and say what to type.
-
-\b
-Examples:
-  shoal doctor
-  shoal doctor --json | jq '.facts[] | select(.state != "ok")'
-
-Exits with 1 when something keeps `shoal -p` from working."""
-
 _STYLES = {"ok": "32", "warn": "33", "bad": "31"}
 
 
-@click.command("doctor", help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
-def command(as_json: bool, settings: str | None, model: str | None, debug: bool) -> int:  # noqa: ARG001, FBT001 - click calls it so
+def command(*, as_json: bool, settings: str | None, model: str | None, debug: bool) -> int:
+    """Check the set-up: models, home, settings, programs; and say what to type.
+
+    Exits with 1 when something keeps `shoal -p` from working.
+    """
     from shoal.app.doctor import examine
 
     facts = examine(settings=settings, model=model)
@@ -69,5 +64,7 @@ def _summary(facts: Sequence[Fact]) -> str:
         return f"Shoal cannot run yet because of {', '.join(bad)}. The arrows say what to do."
     warned = sum(fact.state == "warn" for fact in facts)
     if warned:
-        return f"Shoal can run. {warned} thing{'s' if warned > 1 else ''} could be better; the arrows say how."
+        return (
+            f"Shoal can run. {warned} thing{'s' if warned > 1 else ''} could be better; the arrows say how."
+        )
     return "Everything is there."

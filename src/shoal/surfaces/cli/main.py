@@ -7,21 +7,49 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import SECTIONS, check_together, options_from
 
+
+class SubCommand(NamedTuple):
+    module: str
+    """Holds the click command as `command`."""
+    help: str
+    """The line in the list of commands, which costs no import."""
+    examples: tuple[str, ...]
+
+
 COMMANDS = {
-    "demo": ("shoal.surfaces.cli.demo", "Watch an agent repair a small project, offline."),
-    "doctor": ("shoal.surfaces.cli.doctor", "Check the set-up and say what to type."),
-    "sessions": ("shoal.surfaces.cli.sessions", "List the sessions of this project."),
-    "undo": ("shoal.surfaces.cli.undo", "Bring back the files a turn changed."),
-    "watch": ("shoal.surfaces.cli.watch", "Follow a running session from another terminal."),
+    "demo": SubCommand(
+        "shoal.surfaces.cli.demo",
+        "Watch an agent repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep"),
+    ),
+    "doctor": SubCommand(
+        "shoal.surfaces.cli.doctor",
+        "Check the set-up and say what to type.",
+        ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
+    ),
+    "sessions": SubCommand(
+        "shoal.surfaces.cli.sessions",
+        "List the sessions of this directory.",
+        ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "undo": SubCommand(
+        "shoal.surfaces.cli.undo",
+        "Bring back the files a turn changed.",
+        ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
+    ),
+    "watch": SubCommand(
+        "shoal.surfaces.cli.watch",
+        "Follow a running session from another terminal.",
+        ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
 }
-"""Name → the module that holds its `command`, and a line of help that costs no import."""
 
 EXAMPLES = """\
   shoal                                        talk with an agent in this directory
@@ -40,7 +68,7 @@ class RunCommand(click.Command):
         with formatter.section("Examples"):
             formatter.write(EXAMPLES)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
         for title, options in SECTIONS:
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
@@ -87,8 +115,10 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
     if arguments and arguments[0] in COMMANDS:
-        module = import_module(COMMANDS[arguments[0]][0])
-        command: click.Command = module.command
+        sub = COMMANDS[arguments[0]]
+        command: click.Command = import_module(sub.module).command
+        command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
+        command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         return command, f"shoal {arguments[0]}", arguments[1:]
     return root, "shoal", arguments
 
