@@ -21,7 +21,6 @@ _STYLES = {"ok": "32", "warn": "33", "bad": "31"}
 @click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
 def command(*, as_json: bool, settings: str | None, model: str | None, debug: bool) -> int:
     """Check the set-up: models, home, settings, programs; and say what to type.
 

@@ -119,6 +119,9 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
         command: click.Command = import_module(sub.module).command
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        command.params.append(
+            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
+        )
         return command, f"shoal {arguments[0]}", arguments[1:]
     return root, "shoal", arguments
 
