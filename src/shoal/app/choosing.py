@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from shoal.core.clock import Clock
-from shoal.core.errors import NoModel, SettingsError
-from shoal.core.ids import Ids
-from shoal.core.ports import Model
-from shoal.core.usage import ModelCard
 
 if TYPE_CHECKING:
-    from shoal.app.settings import Settings
     from shoal.models.limiter import Limiters
 
 DEFAULTS = {"anthropic": "sonnet", "openai": "sonnet"}

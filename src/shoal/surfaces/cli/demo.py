@@ -80,6 +80,7 @@ async def _run(screen: Screen, place: Path, home: Path, *, fast: bool, kept: boo
     from shoal.app.demo.mind import mind
     from shoal.app.options import Options
     from shoal.app.session import Session
+    from shoal.stores.files.places import transcript_path
 
     project = place / "project"
     lay_out(project)
@@ -98,7 +99,7 @@ async def _run(screen: Screen, place: Path, home: Path, *, fast: bool, kept: boo
             finished=finished,
             project=project,
             session=session.id,
-            transcript=next(home.glob(f"projects/*/{session.id}.jsonl")),
+            transcript=transcript_path(home, str(session.parts.workspace.root), session.id),
             kept=kept,
             home=home,
         )

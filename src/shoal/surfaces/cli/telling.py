@@ -23,6 +23,7 @@ from shoal.core.events import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    Undone,
 )
 from shoal.core.messages import result_text
 from shoal.core.questions import Allowed, Denied
@@ -95,21 +96,9 @@ class Telling:
     def _tell_rest(self, event: Event) -> None:
         match event:
             case TurnStarted(prompt=prompt):
-                self._end_told = False
-                if self._prompts:
-                    self._quiet()
-                    self._screen.write("\n› ", BOLD_CYAN)
-                    self._screen.write(f"{prompt.strip()}\n", BOLD)
-            case Discarded(reason=reason, retry_in=delay, attempt=attempt):
-                self._discard()
-                self.note(
-                    f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
-                )
-            case RequestFailed(retry_in=None, reason=reason):
-                self._discard()
-                self.note(f"✗ {one_line(reason)}", RED)
-            case PermissionDenied(tool=tool, reason=reason):
-                self.note(f"✗ {tool} was not run: {one_line(reason)}", RED)
+                self._turn(prompt)
+            case TurnEnded(reason=reason, detail=detail) | Finished(reason=reason, detail=detail):
+                self._ended(reason, detail)
             case Asked() if self._open is not None:
                 # The question shows the call, and its line is written when it really runs.
                 self._screen.take_back()
@@ -118,14 +107,17 @@ class Telling:
                 self.note(_answered(answer))
                 if self._calls:
                     self._begin(next(iter(self._calls)))
-            case ConversationCompacted(tokens_before=tokens):
-                self.note(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
-            case Noted(text=text):
-                self.note(one_line(text), YELLOW)
-            case TurnEnded(reason=reason, detail=detail) | Finished(reason=reason, detail=detail):
-                self._ended(reason, detail)
-            case _:
-                pass
+            case Discarded() | RequestFailed(retry_in=None):
+                self._broken_off()
+        if (noted := _noted(event)) is not None:
+            self.note(*noted)
+
+    def _turn(self, prompt: str) -> None:
+        self._end_told = False
+        if self._prompts:
+            self._quiet()
+            self._screen.write("\n› ", BOLD_CYAN)
+            self._screen.write(f"{prompt.strip()}\n", BOLD)
 
     def _say(self, voice: str, text: str) -> None:
         if self._voice != voice:
@@ -144,7 +136,7 @@ class Telling:
             self._say("text", preview if len(preview) < 200 else f"{preview} …")
         self._heard = False
 
-    def _discard(self) -> None:
+    def _broken_off(self) -> None:
         if self._voice is not None:
             self._screen.write(" [broken off]", DIM)
         self._heard = False
@@ -204,6 +196,22 @@ class Telling:
         self._screen.fresh_line()
         self._voice = None
         self._open = None
+
+
+def _noted(event: Event) -> tuple[str, str] | None:
+    match event:
+        case Discarded(reason=reason, retry_in=delay, attempt=attempt):
+            return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
+        case PermissionDenied(tool=tool, reason=reason):
+            return f"✗ {tool} was not run: {one_line(reason)}", RED
+        case ConversationCompacted(tokens_before=tokens):
+            return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
+        case Undone(turn=turn):
+            return f"files are back to before turn {turn}", DIM
+        case Noted(text=text):
+            return one_line(text), YELLOW
+        case _:
+            return None
 
 
 def _answered(answer: object) -> str:
