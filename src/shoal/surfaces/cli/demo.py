@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,7 +156,13 @@ def _summary(screen: Screen, ran: _Ran) -> int:
         for line in changed.added:
             screen.write(f"  + {line.strip()}\n", GREEN)
     screen.write("\n")
-    _row(screen, "tests", *(("all pass", BOLD_GREEN) if passed else ("still fail", BOLD_RED)))
+    number = re.search(r"Ran (\d+) tests", tests.stderr)
+    _row(
+        screen,
+        "tests",
+        f"all {number[1] if number else ''} pass" if passed else "still fail",
+        BOLD_GREEN if passed else BOLD_RED,
+    )
     usage = ran.finished.usage
     _row(
         screen,
