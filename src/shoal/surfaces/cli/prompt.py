@@ -48,6 +48,10 @@ class Prompt(Protocol):
 
     async def input(self) -> Input: ...
 
+    def hang_up(self) -> None:
+        """As if the person had ended the input."""
+        ...
+
     def status(self, line: Callable[[int], str] | None) -> None:
         """A row above the prompt, drawn again ten times a second while it is there."""
         ...
@@ -86,6 +90,9 @@ class LivePrompt:
 
     async def input(self) -> Input:
         return await self._inputs.get()
+
+    def hang_up(self) -> None:
+        self._inputs.put_nowait(HungUp())
 
     def status(self, line: Callable[[int], str] | None) -> None:
         if self._ticking is not None:
@@ -176,6 +183,9 @@ class PlainPrompt:
 
     async def input(self) -> Input:
         return await self._inputs.get()
+
+    def hang_up(self) -> None:
+        self._inputs.put_nowait(HungUp())
 
     def status(self, line: Callable[[int], str] | None) -> None:
         """There is no place for it."""

@@ -47,12 +47,20 @@ class Talk:
             if first:
                 self._show_prompt(first)
                 self._start(self._turn(first))
+            stopping = tasks.create_task(self._until_stopped())
             while self._outcome is None:
                 self._take(await self._prompt.input())
+            stopping.cancel()
             self._prompt.asked()
             if self._under_way is not None:
                 self._under_way.cancel()
         return self._outcome
+
+    async def _until_stopped(self) -> None:
+        """By another process, through the run's control socket."""
+        await self.session.stopping.wait()
+        self.telling.note("stopped from outside", YELLOW)
+        self._prompt.hang_up()
 
     def end(self, outcome: Outcome = "ended") -> None:
         self._outcome = outcome
