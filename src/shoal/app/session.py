@@ -17,6 +17,7 @@ from shoal.core.events import (
     Event,
     Finished,
     Journaled,
+    Noted,
     SessionEnded,
     SessionStarted,
     TurnEnded,
@@ -181,9 +182,16 @@ class Session:
         if self._channel is not None:
             self._channel.push(event)
 
+    def note(self, text: str) -> None:
+        """Tell the person something they should know."""
+        self.emit(Noted(agent=self.agent.identity.agent, text=text))
+
     async def _come_up(self) -> None:
         parts = self.parts
         self.turn = parts.turns_before
+        if parts.interrupted is not None:
+            self.agent.conversation.add(parts.interrupted, meta=True)
+        parts.desk.withdraw_left_over()
         self.notes.extend(parts.notes)
         await self.tell(
             SessionStarted(

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -36,6 +37,7 @@ _VARIABLES = {
     "anthropic_base_url": "ANTHROPIC_BASE_URL",
     "openai_api_key": "OPENAI_API_KEY",
     "openai_base_url": "OPENAI_BASE_URL",
+    "openrouter_api_key": "OPENROUTER_API_KEY",
     "ollama_host": "OLLAMA_HOST",
 }
 
@@ -48,6 +50,7 @@ class Access(Struct, frozen=True, kw_only=True):
     anthropic_base_url: str | None = None
     openai_api_key: str | None = None
     openai_base_url: str | None = None
+    openrouter_api_key: str | None = None
     ollama_host: str | None = None
 
     def __repr__(self) -> str:
@@ -92,10 +95,29 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return found[0].place(keys)
         return "default"
 
+    def proxy_for(self, url: str) -> str | None:
+        """The proxy for an address, as the usual variables say it."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if host in _LOOPBACK or _excepted(host, self._variable("no_proxy")):
+            return None
+        return self._variable(f"{parts.scheme}_proxy") or self._variable("all_proxy") or None
+
+    def _variable(self, name: str) -> str:
+        return self.environ.get(name) or self.environ.get(name.upper()) or ""
+
     @property
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _excepted(host: str, exceptions: str) -> bool:
+    names = [name.strip().lstrip(".") for name in exceptions.split(",") if name.strip()]
+    return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
 
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
@@ -139,6 +161,11 @@ def load_settings(
         environ=environ,
         documents=documents,
     )
+
+
+def home_directory() -> Path:
+    """The home of this process, for what needs no other setting."""
+    return find_home(os.environ, Path.cwd())
 
 
 def find_home(environ: Mapping[str, str], cwd: Path) -> Path:

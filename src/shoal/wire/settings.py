@@ -36,21 +36,19 @@ class Own(Struct, frozen=True, kw_only=True):
     """The settings under `shoal`, which no other program reads."""
 
     model: str | None = None
-    small_model: str | None = None
-    """For side jobs like summaries; None is the model itself."""
     models: dict[str, ModelFacts] = {}
     aliases: dict[str, str] = {}
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """The share of the window at which a conversation is compacted."""
-    request_deadline: Seconds = 600.0
-    stream_gap: Seconds = 90.0
-    """Seconds without a byte after which an answer is asked for again."""
+    request_deadline: Seconds | None = None
+    """For one whole answer of a model; None is the provider's usual."""
+    stream_gap: Seconds | None = None
+    """Seconds without a byte after which an answer is asked for again; None is the provider's usual."""
     outage_patience: Seconds = 900.0
     """Seconds a provider may be away before an agent gives up."""
-    tool_deadline: Seconds = 600.0
     question_patience: Seconds | None = None
     """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
-    output_limit: Annotated[int, Meta(ge=1000)] = 30_000
+    output_limit: Annotated[int, Meta(ge=1000)] = 100_000
     """Characters of a tool's output that enter the conversation; the rest is kept in a file."""
     max_output_tokens: Tokens | None = None
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
