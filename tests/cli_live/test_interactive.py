@@ -170,6 +170,7 @@ def test_a_half_typed_line_is_not_taken_for_an_answer(place: Place) -> None:
 
 
 def test_a_question_with_choices_is_answered_by_number(place: Place) -> None:
+    pytest.importorskip("shoal.tools.askuser")
     question = {
         "question": "Which colour?",
         "header": "Colour",

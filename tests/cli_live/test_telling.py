@@ -161,6 +161,10 @@ def test_a_call_stays_one_line_however_much_it_says() -> None:
     assert all(len(line) < 80 for line in screen.lines)
 
 
+LAST = "\x1b[0h"
+"""A code that means nothing, so that the reader knows when it has everything."""
+
+
 def on_terminal(*events: Event) -> Seen:
     """What 80 columns show, by way of a real terminal device."""
     leader, follower = pty.openpty()
@@ -168,8 +172,13 @@ def on_terminal(*events: Event) -> Seen:
         telling = Telling(LiveScreen(stream))
         for event in events:
             telling.hear(event)
+        stream.write(LAST)
+        stream.flush()
+        data = b""
+        while not data.endswith(LAST.encode()):
+            data += read.read(65_536)
         seen = Seen()
-        seen.feed(read.read(65_536).decode())
+        seen.feed(data.decode())
     return seen
 
 

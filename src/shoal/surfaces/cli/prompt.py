@@ -38,7 +38,11 @@ class HungUp(Struct, frozen=True):
     """Ctrl-D, or the terminal is gone."""
 
 
-Input: TypeAlias = Entered | Interrupted | HungUp
+class Woken(Struct, frozen=True):
+    """Nothing was typed: there is another reason to look up."""
+
+
+Input: TypeAlias = Entered | Interrupted | HungUp | Woken
 
 
 class Prompt(Protocol):
@@ -48,8 +52,8 @@ class Prompt(Protocol):
 
     async def input(self) -> Input: ...
 
-    def hang_up(self) -> None:
-        """As if the person had ended the input."""
+    def wake(self) -> None:
+        """Let whoever waits for input look up."""
         ...
 
     def status(self, line: Callable[[int], str] | None) -> None:
@@ -91,8 +95,8 @@ class LivePrompt:
     async def input(self) -> Input:
         return await self._inputs.get()
 
-    def hang_up(self) -> None:
-        self._inputs.put_nowait(HungUp())
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
 
     def status(self, line: Callable[[int], str] | None) -> None:
         if self._ticking is not None:
@@ -184,8 +188,8 @@ class PlainPrompt:
     async def input(self) -> Input:
         return await self._inputs.get()
 
-    def hang_up(self) -> None:
-        self._inputs.put_nowait(HungUp())
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
 
     def status(self, line: Callable[[int], str] | None) -> None:
         """There is no place for it."""

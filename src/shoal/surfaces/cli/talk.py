@@ -13,7 +13,7 @@ from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.paint import BOLD_CYAN, RED, YELLOW, one_line
-from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt
+from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt, Woken
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.telling import Telling
 
@@ -60,10 +60,11 @@ class Talk:
         """By another process, through the run's control socket."""
         await self.session.stopping.wait()
         self.telling.note("stopped from outside", YELLOW)
-        self._prompt.hang_up()
+        self.end()
 
     def end(self, outcome: Outcome = "ended") -> None:
         self._outcome = outcome
+        self._prompt.wake()
 
     async def ask(self, label: str) -> str:
         """The next line typed, as an answer to the program's own question."""
@@ -83,6 +84,8 @@ class Talk:
                 self._interrupt(line)
             case Entered(text=text):
                 self._entered(text)
+            case Woken():
+                pass
 
     def _entered(self, text: str) -> None:
         if self._questions:
