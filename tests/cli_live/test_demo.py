@@ -37,7 +37,7 @@ def test_the_demo_repairs_its_project_for_real(place: Place, tmp_path: Path) -> 
     assert transcript is not None
     assert len(list(kept.glob("home/projects/*/*.jsonl"))) == 1
     # Only paths, which stay whole to be copied, are wrapped by the terminal.
-    before_paths = text[: text.index("\nproject ")].splitlines()
+    before_paths = text[: text.index("\nproject")].splitlines()
     assert all(len(line) <= 79 for line in before_paths)
 
 

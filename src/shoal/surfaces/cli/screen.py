@@ -141,14 +141,10 @@ class LiveScreen:
         columns = self.columns
         plain = "".join(part for _, part in self._line)
         while width(plain) > columns:
-            most = fitting(plain, columns)
-            space = plain.rfind(" ", 1, most + 1)
-            if not plain[:space].strip():
-                # A path or a command stays one line, so that it can be copied; the terminal wraps it.
-                space = plain.find(" ", most)
-            end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
+            space = _break(plain, columns)
             if space < 0 and width(plain) <= columns * _LONGEST_WORD:
                 return
+            end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
             whole.append(self._paint(_part(self._line, 0, end)))
             self._line = _part(self._line, after, len(plain))
             plain = plain[after:]
@@ -182,6 +178,19 @@ class LiveScreen:
         if self._at_end and self._drawn:
             above += max(0, self._drawn[self._at] - 1) // size
         return f"\x1b[{above}A\r" if above else "\r"
+
+
+def _break(plain: str, columns: int) -> int:
+    """The space at which a line too long is broken; negative where there is none.
+
+    A path or a command that fits into no row is not broken, so that it can be copied: the terminal wraps it.
+    """
+    most = fitting(plain, columns)
+    space = plain.rfind(" ", 1, most + 1)
+    word = plain[space + 1 :].split(" ", 1)[0]
+    if plain[: max(space, 0)].strip() and width(word) <= columns:
+        return space
+    return plain.find(" ", most)
 
 
 def _part(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, str]]:
