@@ -53,6 +53,7 @@ EVENTS = [
     events.Answered(agent=LEAD, question="q2", answer=Chosen(answers={"?": "a"})),
     events.ConversationCompacted(agent=LEAD, trigger="auto", tokens_before=7),
     events.FileChanged(agent=LEAD, turn=1, path="/x/y"),
+    events.Undone(agent=LEAD, turn=2, conversation=True, restored=("a.py",), left_alone=("b.py",)),
     events.Noted(agent=LEAD, text="n"),
     events.TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
     events.SessionEnded(agent=LEAD),
