@@ -154,6 +154,16 @@ async def test_a_wrong_expression_is_explained(bench):
 
 
 @needs_ripgrep
+@pytest.mark.parametrize("mode", ["content", "count", "files_with_matches"])
+async def test_the_order_is_the_same_every_time_so_that_pages_fit_together(bench, aged, mode):
+    for number in range(60):
+        aged(bench.put(f"d{number % 7}/{number}.txt", "needle\n" * 50), 100)
+    whole = await bench.text(grep, pattern="needle", output_mode=mode, head_limit=0)
+    paths = [line.split(":")[0] for line in whole.splitlines() if line.startswith("/")]
+    assert paths == sorted(paths)
+
+
+@needs_ripgrep
 async def test_head_limit_and_offset_page_through(bench):
     bench.put("f", "".join(f"match {n}\n" for n in range(10)))
     text = await bench.text(grep, pattern="match", output_mode="content", head_limit=3, offset=2)
