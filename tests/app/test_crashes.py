@@ -23,7 +23,7 @@ from shoal.stores.files.places import transcript_path
 from shoal.stores.files.sessions import read_session
 
 ENDLESS = """
-    import asyncio, sys, shoal
+    import asyncio, os, sys, shoal
     from shoal.core.messages import ToolUse
 
     class Mind:
@@ -32,8 +32,8 @@ ENDLESS = """
             self.n += 1
             return [
                 f"step {self.n} " + "x" * 2000,
-                ToolUse(id=f"a{self.n}", name="Glob", input={"pattern": "*"}),
-                ToolUse(id=f"b{self.n}", name="Write", input={"file_path": f"f{self.n}", "content": "y" * 9}),
+                ToolUse(id=f"a{os.getpid()}-{self.n}", name="Glob", input={"pattern": "*"}),
+                ToolUse(id=f"b{os.getpid()}-{self.n}", name="Write", input={"file_path": f"f{self.n}", "content": "y"}),
             ]
 
     async def main():
