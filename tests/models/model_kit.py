@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from shoal.core.clock import Clock, SystemClock
@@ -71,3 +76,37 @@ class Ear:
 
     def text(self, kind: type) -> str:
         return "".join(delta.text for delta in self.of(kind))
+
+
+@contextlib.asynccontextmanager
+async def saying(*answers: bytes, hang_up: bool = True) -> AsyncGenerator[str]:
+    """The address of a server that gives each request the next of these bytes, whatever they are."""
+    remaining = iter(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while (answer := next(remaining, None)) is not None:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                await reader.readexactly(int(length.group(1)) if length else 0)
+                writer.write(answer)
+                await writer.drain()
+                if hang_up:
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def http(body: bytes, *headers: str, status: int = 200) -> bytes:
+    """A whole response."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def events(*data: Any) -> bytes:
+    """Server-sent events; what is not text is JSON."""
+    texts = [part if isinstance(part, str) else json.dumps(part) for part in data]
+    return "".join(f"data: {text}\n\n" for text in texts).encode()
