@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from shoal.core.clock import Clock, SystemClock
@@ -78,26 +78,55 @@ class Ear:
         return "".join(delta.text for delta in self.of(kind))
 
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Serve, **options: Any) -> AsyncGenerator[int]:
+    """The port of a server; at the end it has hung up on everyone."""
+    handlers: set[asyncio.Task[None] | None] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.current_task())
+        # Cancelled only by the end of this server; asyncio would report that as a failure.
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, **options)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for handler in filter(None, handlers):
+            handler.cancel()
+        await asyncio.gather(*filter(None, handlers))
+
+
 @contextlib.asynccontextmanager
 async def saying(*answers: bytes, hang_up: bool = True) -> AsyncGenerator[str]:
     """The address of a server that gives each request the next of these bytes, whatever they are."""
     remaining = iter(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while (answer := next(remaining, None)) is not None:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"(?i)content-length: (\d+)", head)
-                await reader.readexactly(int(length.group(1)) if length else 0)
-                writer.write(answer)
-                await writer.drain()
-                if hang_up:
-                    break
-        writer.close()
+        while (answer := next(remaining, None)) is not None:
+            await whole_request(reader)
+            writer.write(answer)
+            await writer.drain()
+            if hang_up:
+                break
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def whole_request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    await reader.readexactly(int(length.group(1)) if length else 0)
+    return head
 
 
 def http(body: bytes, *headers: str, status: int = 200) -> bytes:
