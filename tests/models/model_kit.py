@@ -67,9 +67,18 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[Delta] = []
+        self._more = asyncio.Event()
 
     async def __call__(self, delta: Delta) -> None:
         self.heard.append(delta)
+        self._more.set()
+
+    async def until(self, kind: type, count: int = 1) -> None:
+        """Returns when that many of a kind were heard."""
+        async with asyncio.timeout(5):
+            while len(self.of(kind)) < count:
+                self._more.clear()
+                await self._more.wait()
 
     def of(self, kind: type) -> list[Any]:
         return [delta for delta in self.heard if isinstance(delta, kind)]

@@ -267,6 +267,7 @@ def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
     assert sent["max_tokens"] == 100
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
+    assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
     router = _dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
     assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
     newest = _dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")

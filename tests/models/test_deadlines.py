@@ -25,8 +25,7 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
     async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
         model, ear = anthropic_at(server.url, clock=clock, deadlines=SHORT), Ear()
         reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
-        while not ear.of(TextDelta):
-            await asyncio.sleep(0)
+        await ear.until(TextDelta)
         await clock.advance(19)
         assert not reply.done()
         await clock.advance(1.5)
@@ -59,8 +58,8 @@ async def test_pings_end_a_silence_but_not_the_whole() -> None:
         reply = asyncio.ensure_future(model.reply(asking("Hi."), unheard))
         await server.arrived(1)
         while not reply.done():
-            await clock.advance(1)
-            await asyncio.sleep(0.001)  # lets the loopback carry what the server wrote at this moment
+            await clock.asleep(3)  # the whole, the silence, and the server between two drops
+            await clock.advance(5)
         with pytest.raises(StreamStalled, match="no whole answer in 100 s"):
             await reply
         assert 95 <= clock.monotonic() - began <= 106
@@ -68,20 +67,19 @@ async def test_pings_end_a_silence_but_not_the_whole() -> None:
 
 async def test_a_slow_listener_is_not_a_silent_provider() -> None:
     clock = FakeClock()
+    heard = asyncio.Event()
 
     async def hear(delta: Delta) -> None:
         if isinstance(delta, TextDelta):
+            heard.set()
             await clock.sleep(60)
 
     async with messages_server([GREETING]) as server:
         model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
         reply = asyncio.ensure_future(model.reply(asking("Hi."), hear))
-        await clock.asleep(2)
-        while clock.monotonic() == 0 or not reply.done():
-            if clock.sleepers >= 2 or clock.monotonic():
-                await clock.advance(61)
-            await asyncio.sleep(0.001)
-        assert (await reply).message.text == GREETING.text
+        await asyncio.wait_for(heard.wait(), 5)
+        await clock.advance(61)
+        assert (await asyncio.wait_for(reply, 5)).message.text == GREETING.text
         await model.aclose()
 
 
@@ -127,8 +125,7 @@ async def test_a_cancelled_request_leaves_no_connection() -> None:
     async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
         model, ear = anthropic_at(server.url), Ear()
         reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
-        while not ear.of(TextDelta):
-            await asyncio.sleep(0)
+        await ear.until(TextDelta)
         reply.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reply

@@ -257,8 +257,7 @@ async def test_over_http_a_cut_call_is_asked_again_and_given_whole() -> None:
         reply = asyncio.ensure_future(patient(inner, clock).reply(asking("Go."), ear))
         for attempt in range(1, len(mind)):
             await server.arrived(attempt)
-            while len(ear.of(Retrying)) < attempt:
-                await asyncio.sleep(0.001)
+            await ear.until(Retrying, attempt)
             await clock.advance(ear.of(Retrying)[-1].delay + 0.01)
         assert (await asyncio.wait_for(reply, 5)).message.content == whole.content
         await inner.aclose()
