@@ -30,10 +30,11 @@ ENDLESS = """
         n = 0
         def __call__(self, request):
             self.n += 1
+            name = f"{os.getpid()}-{self.n}.txt"
             return [
                 f"step {self.n} " + "x" * 2000,
                 ToolUse(id=f"a{os.getpid()}-{self.n}", name="Glob", input={"pattern": "*"}),
-                ToolUse(id=f"b{os.getpid()}-{self.n}", name="Write", input={"file_path": f"f{self.n}", "content": "y"}),
+                ToolUse(id=f"b{os.getpid()}-{self.n}", name="Write", input={"file_path": name, "content": "y"}),
             ]
 
     async def main():
