@@ -41,6 +41,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     model: str
     """The id the provider answered with, which may differ from the one asked for."""
     id: str = ""
+    counted: bool = True
+    """False where the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
 
 class Sent(Struct, frozen=True):

@@ -38,8 +38,12 @@ class Price(Struct, frozen=True, kw_only=True):
     output: float
     cache_write: float | None = None
     cache_read: float | None = None
+    beyond: LongPrompt | None = None
 
     def of(self, usage: Usage) -> float:
+        """The price of one request."""
+        if self.beyond is not None and usage.prompt_tokens > self.beyond.tokens:
+            return self.beyond.price.of(usage)
         write = self.input * 1.25 if self.cache_write is None else self.cache_write
         read = self.input if self.cache_read is None else self.cache_read
         return (
@@ -48,6 +52,13 @@ class Price(Struct, frozen=True, kw_only=True):
             + usage.cache_creation_input_tokens * write
             + usage.cache_read_input_tokens * read
         ) / 1_000_000
+
+
+class LongPrompt(Struct, frozen=True, kw_only=True):
+    """A request whose prompt has more tokens than this costs another price, from its first token on."""
+
+    tokens: int
+    price: Price
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,158 @@
+"""A request in the words of Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from shoal.core.messages import (
+    Base64Source,
+    ContentBlock,
+    Image,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    result_text,
+)
+from shoal.core.requests import Request
+from shoal.core.usage import ModelCard
+from shoal.models.json_text import encoded
+from shoal.models.turns import alternating, has_words, seen
+
+_EFFORTS = ((4_000, "low"), (16_000, "medium"))
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """Where servers of this API differ."""
+
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    thinking: Literal["effort", "budget", "unsaid"] = "unsaid"
+    """How to ask for reasoning: a level, a number of tokens, or not at all."""
+    tools_forbid_thinking: bool = False
+    """Tools are taken only together with the level "none"."""
+
+
+def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": card.id,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **_limits(request, card, dialect),
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.input_schema,
+                },
+            }
+            for tool in request.tools
+        ]
+    messages: list[dict[str, Any]] = []
+    if request.system.strip():
+        messages.append({"role": "system", "content": request.system})
+    for role, blocks in alternating(request.messages, partial(_sendable, images=card.images)):
+        messages += _assistant(blocks) if role == "assistant" else _user(blocks)
+    body["messages"] = messages
+    return body
+
+
+def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if request.max_tokens is not None:
+        limits[dialect.limit] = min(request.max_tokens, card.max_output)
+    if request.tools and dialect.tools_forbid_thinking:
+        limits["reasoning_effort"] = "none"
+    elif request.thinking_tokens and dialect.thinking == "effort":
+        limits["reasoning_effort"] = next(
+            (name for up_to, name in _EFFORTS if request.thinking_tokens < up_to), "high"
+        )
+    elif request.thinking_tokens and dialect.thinking == "budget":
+        limits["reasoning"] = {"max_tokens": request.thinking_tokens}
+    elif request.temperature is not None:
+        limits["temperature"] = request.temperature
+    return limits
+
+
+def _sendable(block: ContentBlock, *, images: bool) -> ContentBlock | None:
+    match block:
+        case Thinking() | RedactedThinking():
+            return None  # servers of this API take no reasoning back
+        case Text():
+            return block if has_words(block) else None
+        case Image():
+            return seen(block, images=images)
+        case ToolResult() if not isinstance(block.content, str) and not images:
+            parts = tuple(seen(p, images=False) if isinstance(p, Image) else p for p in block.content)
+            return ToolResult(tool_use_id=block.tool_use_id, content=parts, is_error=block.is_error)
+        case _:
+            return block
+
+
+def _assistant(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
+    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+    calls = [
+        {
+            "id": block.id,
+            "type": "function",
+            "function": {"name": block.name, "arguments": encoded(block.input).decode()},
+        }
+        for block in blocks
+        if isinstance(block, ToolUse)
+    ]
+    if calls:
+        yield {"role": "assistant", "content": text or None, "tool_calls": calls}
+    elif text:
+        yield {"role": "assistant", "content": text}
+
+
+def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
+    """Each result as a message of its own, which holds no images: those follow with what the user says."""
+    shown: list[Text | Image] = []
+    for block in blocks:
+        match block:
+            case ToolResult():
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block)}
+                pictures = [] if isinstance(block.content, str) else block.content
+                if images := [part for part in pictures if isinstance(part, Image)]:
+                    shown += [Text(text=f"Images from the result of {block.tool_use_id}:"), *images]
+            case Text() | Image():
+                shown.append(block)
+            case _:
+                pass
+    if shown:
+        yield {"role": "user", "content": _parts(shown)}
+
+
+def _result(result: ToolResult) -> str:
+    text = result_text(result)
+    # The API has no mark for a failed call.
+    return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
+
+
+def _parts(blocks: Iterable[Text | Image]) -> str | list[dict[str, Any]]:
+    """Plain text where there is nothing else: some servers know no parts."""
+    blocks = list(blocks)
+    if all(isinstance(block, Text) for block in blocks):
+        return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(block, Text)
+        else {"type": "image_url", "image_url": {"url": _url(block)}}
+        for block in blocks
+    ]
+
+
+def _url(image: Image) -> str:
+    source = image.source
+    if isinstance(source, Base64Source):
+        return f"data:{source.media_type};base64,{source.data}"
+    return source.url

@@ -1,0 +1,175 @@
+"""A reply put together from the chunks of Chat Completions, and of the servers that imitate it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shoal.core.errors import BadReply
+from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
+from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.usage import Usage
+from shoal.models.faults import Asked, stream_error
+from shoal.models.json_text import encoded
+from shoal.models.messages_stream import tool_input
+
+_STOPS: Mapping[str, StopReason] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+_SHORT_ID = 8
+"""Ids shorter than this are numbers that begin anew with every reply."""
+
+
+class _Call:
+    """A tool call that is being written."""
+
+    __slots__ = ("arguments", "id", "name", "size")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        self.size = 0
+
+
+class ChatAssembly:
+    """Takes chunk after chunk; `done` at the end mark. What can be heard of each is in `heard`."""
+
+    def __init__(self, asked: Asked, history: Sequence[Message]) -> None:
+        self._asked = asked
+        self._history = history
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: dict[int, _Call] = {}
+        self._usage: Mapping[str, Any] | None = None
+        self._finish: str | None = None
+        self._refused = False
+        self._id = ""
+        self._model = ""
+        self.heard: list[Delta] = []
+        self.done = False
+
+    def ended(self) -> bool:
+        """Whether all is there, although no end mark came: some servers send none."""
+        return self.done or (self._finish is not None and self._usage is not None)
+
+    def take(self, event: Any) -> None:
+        """Raises a `ModelError` for an error event, or one that makes no sense."""
+        try:
+            self._take(event)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            why = f"{self._asked.provider} sent a chunk that makes no sense ({error!r}): {str(event)[:200]}"
+            raise self._asked.fault(BadReply, why) from error
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        if event.get("error"):
+            raise stream_error(self._asked, event["error"])
+        self._id = self._id or event.get("id") or ""
+        self._model = event.get("model") or self._model
+        # Counts are cumulative where a server repeats them.
+        self._usage = event.get("usage") or self._usage
+        for choice in event.get("choices") or ():
+            if choice.get("index"):
+                continue
+            self._finish = choice.get("finish_reason") or self._finish
+            self._grow(choice.get("delta") or choice.get("message") or {})
+
+    def _grow(self, delta: Mapping[str, Any]) -> None:
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            self._thinking.append(_text_in(thought))
+            self.heard.append(ThinkingDelta(self._thinking[-1]))
+        if refusal := delta.get("refusal"):
+            self._refused = True
+            self._text.append(_text_in(refusal))
+            self.heard.append(TextDelta(self._text[-1]))
+        if content := delta.get("content"):
+            self._text.append(_text_in(content))
+            self.heard.append(TextDelta(self._text[-1]))
+        for part in delta.get("tool_calls") or ():
+            self._grow_call(part)
+
+    def _grow_call(self, part: Mapping[str, Any]) -> None:
+        call = self._calls.setdefault(self._index(part), _Call())
+        function = part.get("function") or {}
+        call.id = part.get("id") or call.id
+        call.name = function.get("name") or call.name
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):  # some servers send the object itself
+            arguments = encoded(arguments).decode()
+        call.arguments.append(arguments)
+        call.size += len(arguments)
+        self.heard.append(ToolInputDelta(name=call.name, size=call.size))
+
+    def _index(self, part: Mapping[str, Any]) -> int:
+        index = part.get("index")
+        if isinstance(index, int):
+            return index
+        # Without an index a new id begins a new call, and everything else goes to the last one.
+        latest = max(self._calls, default=-1)
+        is_new = latest < 0 or (part.get("id") and part["id"] != self._calls[latest].id)
+        return latest + 1 if is_new else latest
+
+    def reply(self) -> Reply:
+        calls = [self._calls[index] for index in sorted(self._calls)]
+        content: list[ContentBlock] = []
+        if thought := "".join(self._thinking):
+            content.append(Thinking(thinking=thought))
+        if text := "".join(self._text):
+            content.append(Text(text=text))
+        ids = call_ids([call.id for call in calls], self._history)
+        for call, call_id in zip(calls, ids, strict=True):
+            cut = self._finish == "length" and call is calls[-1]
+            raw = "".join(call.arguments)
+            content.append(ToolUse(id=call_id, name=call.name, input=tool_input(raw, cut=cut)))
+        return Reply(
+            message=Message(role="assistant", content=tuple(content)),
+            usage=_usage_from(self._usage or {}),
+            stop_reason=self._stop_reason(calls),
+            model=self._model or self._asked.model,
+            id=self._id,
+            counted=bool(self._usage),
+        )
+
+    def _stop_reason(self, calls: Sequence[_Call]) -> StopReason:
+        if self._refused:
+            return "refusal"
+        stop = _STOPS.get(self._finish or "stop", "end_turn")
+        return "tool_use" if calls and stop == "end_turn" else stop
+
+
+def call_ids(given: Sequence[str], history: Sequence[Message]) -> Iterator[str]:
+    """The calls' ids; where a server gave none, or one that is taken, the next free number."""
+    used: set[str] = set()
+    if any(len(call_id) < _SHORT_ID for call_id in given):
+        used = {use.id for message in history for use in message.tool_uses}
+    number = len(used)
+    for call_id in given:
+        chosen = call_id
+        while not chosen or chosen in used:
+            chosen = f"call_{number:05d}"
+            number += 1
+        used.add(chosen)
+        yield chosen
+
+
+def _text_in(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)
+
+
+def _usage_from(raw: Mapping[str, Any]) -> Usage:
+    details = raw.get("prompt_tokens_details") or {}
+    read = int(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens") or 0)
+    written = int(details.get("cache_write_tokens") or 0)
+    prompt = int(raw.get("prompt_tokens") or 0)
+    return Usage(
+        input_tokens=max(0, prompt - read - written),
+        output_tokens=int(raw.get("completion_tokens") or 0),
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=read,
+    )

@@ -1,0 +1,208 @@
+"""Connections to a provider: opened (TLS, proxy), kept for the next request, flow-controlled, never polled.
+
+Made of asyncio alone, because a streamed answer is many small pieces: each costs a third of what it costs
+through a general HTTP client, and nothing has to be imported before the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from shoal.models.http1 import Response
+
+if TYPE_CHECKING:
+    import ssl
+
+    from shoal.core.clock import Clock
+
+_BUFFERED = 1 << 20
+"""Bytes waiting for a slow reader before the other side is held back."""
+_IDLE_SECONDS = 60.0
+"""A connection unused for longer is not trusted to be alive."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection; `read` gives what has come, b"" at its end."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received: list[bytes] = []
+        self._size = 0
+        self._held_back = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.closed = False
+        self.fault: Exception | None = None
+        self.finished = False
+        """Its response is whole: the next request may use it."""
+        self.idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received.append(data)
+        self._size += len(data)
+        if self._size > _BUFFERED and not self._held_back and self._transport is not None:
+            self._held_back = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self.closed = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.fault = exc
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    @property
+    def reusable(self) -> bool:
+        return not self.closed and not self._received
+
+    def send(self, *parts: bytes) -> None:
+        assert self._transport is not None
+        self._transport.writelines(parts)
+
+    async def read(self) -> bytes:
+        if not self._received and not self.closed:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data = self._received[0] if len(self._received) == 1 else b"".join(self._received)
+        self._received.clear()
+        self._size = 0
+        if self._held_back and self._transport is not None:
+            self._held_back = False
+            self._transport.resume_reading()
+        return data
+
+    async def secure(self, host: str) -> None:
+        """Speak TLS from here on."""
+        assert self._transport is not None
+        upgraded = await asyncio.get_running_loop().start_tls(
+            self._transport, self, tls_context(), server_hostname=host
+        )
+        if upgraded is None:
+            raise ConnectionResetError("the connection closed during the TLS handshake")
+        self._transport = upgraded
+
+    def close(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            # Not `close`: what was not sent or read by now is of no use to anyone.
+            self._transport.abort()
+
+
+class Origin:
+    """Where requests go: a scheme, a host and a port, perhaps through a proxy. Keeps idle connections."""
+
+    def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"{url.geturl()!r} is not an http:// or https:// address")
+        self._secure = url.scheme == "https"
+        self._host = url.hostname
+        self._port = url.port or (443 if self._secure else 80)
+        self._proxy = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+        self._clock = clock
+        self._idle: list[Connection] = []
+
+    async def take(self, *, within: float) -> Connection:
+        """A connection for one request; `put` it back after. Raises OSError, of which TimeoutError is one."""
+        kept = self._kept()
+        if kept is not None:
+            return kept
+        async with self._clock.deadline(within):
+            return await self._opened()
+
+    def put(self, connection: Connection) -> None:
+        if connection.finished and connection.reusable:
+            connection.finished = False
+            connection.idle_since = self._clock.monotonic()
+            # The last one used is the first one taken, so that those too many grow old and are closed.
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _kept(self) -> Connection | None:
+        oldest = self._clock.monotonic() - _IDLE_SECONDS
+        while self._idle and (self._idle[0].idle_since < oldest or not self._idle[0].reusable):
+            self._idle.pop(0).close()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.reusable and connection.idle_since >= oldest:
+                return connection
+            connection.close()
+        return None
+
+    async def _opened(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        if self._proxy is None:
+            _, connection = await loop.create_connection(
+                Connection,
+                self._host,
+                self._port,
+                ssl=tls_context() if self._secure else None,
+                server_hostname=self._host if self._secure else None,
+            )
+            return connection
+        _, connection = await loop.create_connection(
+            Connection, self._proxy.hostname or "", self._proxy.port or 8080
+        )
+        try:
+            await self._tunnel(connection)
+            if self._secure:
+                await connection.secure(self._host)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _tunnel(self, connection: Connection) -> None:
+        """Ask the proxy for a pipe to the origin; plain http goes through one as well."""
+        assert self._proxy is not None
+        target = f"{self._host}:{self._port}"
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        if self._proxy.username:
+            login = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
+            lines.append(f"Proxy-Authorization: Basic {b64encode(login.encode()).decode()}")
+        connection.send("\r\n".join([*lines, "", ""]).encode())
+        response = Response()
+        while response.head is None:
+            data = await connection.read()
+            if not data:
+                raise ConnectionResetError(f"the proxy {self._proxy.hostname} closed the connection")
+            response.feed(data)
+        if response.head.status != 200:
+            raise ConnectionRefusedError(
+                f"the proxy {self._proxy.hostname} answered {response.head.status} to CONNECT {target}"
+            )
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+@lru_cache(maxsize=1)
+def tls_context() -> ssl.SSLContext:
+    """The machine's certificates (a company's own among them) and, where installed, those of certifi."""
+    import ssl
+
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        import certifi
+    except ImportError:
+        return context
+    context.load_verify_locations(certifi.where())
+    return context

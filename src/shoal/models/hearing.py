@@ -1,0 +1,98 @@
+"""From the bytes of a stream to what a listener is told: once for each chunk and kind, not for each token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from shoal.core.errors import BadReply
+from shoal.core.requests import Delta, Hear, Reply, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.models.faults import Asked
+from shoal.models.json_text import decoded
+from shoal.models.sse import Events, TooLong
+
+_REPLY_LIMIT = 64 << 20
+"""Bytes of a stream; a model that says more has lost its way."""
+
+
+class Assembly(Protocol):
+    """A reply being put together from events."""
+
+    heard: list[Delta]
+    done: bool
+
+    def take(self, event: Any) -> None: ...
+
+    def reply(self) -> Reply: ...
+
+
+class Listening:
+    """What an endpoint gives the bytes of one answer to."""
+
+    def __init__(self, asked: Asked, assembly: Assembly, hear: Hear, *, ended: Callable[[], bool]) -> None:
+        self._asked = asked
+        self._assembly = assembly
+        self._hear = hear
+        self._ended = ended
+        self._events = Events()
+        self._size = 0
+
+    async def take(self, chunk: bytes) -> bool:
+        """Whether the answer is whole; b"" says that nothing more will come."""
+        if not chunk:
+            return self._ended()
+        for data in self._events_in(chunk):
+            if data == b"[DONE]":
+                self._assembly.done = True
+            elif (event := _json(data)) is not None:
+                self._assembly.take(event)
+            if self._assembly.done:
+                break
+        if self._assembly.heard:
+            heard, self._assembly.heard = self._assembly.heard, []
+            for delta in gathered(heard):
+                await self._hear(delta)
+        return self._assembly.done
+
+    def _events_in(self, chunk: bytes) -> list[bytes]:
+        self._size += len(chunk)
+        what = f"an answer of more than {_REPLY_LIMIT >> 20} MB"
+        try:
+            if self._size <= _REPLY_LIMIT:
+                return self._events.feed(chunk)
+        except TooLong as error:
+            what = str(error)
+        raise self._asked.fault(BadReply, f"{self._asked.provider} sent {what}.")
+
+
+def _json(data: bytes) -> Any:
+    """None for what is not JSON: proxies put lines of their own between those of the provider."""
+    try:
+        return decoded(data)
+    except ValueError:
+        return None
+
+
+def gathered(deltas: Iterable[Delta]) -> list[Delta]:
+    """The same text in fewer pieces, in the same order."""
+    runs: list[list[Delta]] = []
+    for delta in deltas:
+        if runs and type(runs[-1][0]) is type(delta):
+            runs[-1].append(delta)
+        else:
+            runs.append([delta])
+    return [_joined(run) for run in runs]
+
+
+def _joined(run: list[Delta]) -> Delta:
+    if len(run) == 1:
+        return run[0]
+    match run[0]:
+        case TextDelta():
+            return TextDelta("".join(d.text for d in run if isinstance(d, TextDelta)))
+        case ThinkingDelta():
+            return ThinkingDelta("".join(d.text for d in run if isinstance(d, ThinkingDelta)))
+        case ToolInputDelta():
+            return run[-1]
+        case _:
+            return run[-1]

@@ -1,0 +1,222 @@
+"""Patience with a provider: agents that ask one model back off together, and come back a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, Transient
+from shoal.core.ports import Model
+from shoal.core.requests import Delta, Hear, Reply, Request, Retrying, Sent
+from shoal.core.usage import ModelCard
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """Seconds."""
+
+    first: float = 1.0
+    """The pause after a first failure; each further one doubles it."""
+    longest: float = 60.0
+    outage: float = 15 * 60.0
+    """A request that has failed for longer than this fails for good."""
+
+
+class Turn:
+    """One request's leave to be sent, and which wave of requests it belongs to: a failure ends a wave."""
+
+    __slots__ = ("answered", "wave")
+
+    def __init__(self, wave: int) -> None:
+        self.wave = wave
+        self.answered = False
+
+
+class Limiter:
+    """What all agents that ask one model know about its health.
+
+    After a failure nobody sends until the pause is over; then one request goes, and each one that the
+    provider begins to answer lets one more go beside it.
+    """
+
+    def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
+        self._clock = clock
+        self._random = rng
+        self.patience = patience or Patience()
+        self._paused_until = 0.0
+        self._failures = 0
+        self._wave = 0
+        self._under_way = 0
+        """Requests of this wave; those from before the last failure may go on, and do not count."""
+        self._room: int | None = None
+        self._queue: deque[asyncio.Future[Turn]] = deque()
+
+    async def enter(self) -> Turn:
+        """Returns when a request may be sent; `leave` must follow."""
+        turn = await self._queued() if self._queue or not self._has_room() else self._begun()
+        try:
+            while (pause := self.pause()) > 0:
+                await self._clock.sleep(pause)
+        except BaseException:
+            self.leave(turn)
+            raise
+        if turn.wave != self._wave:  # another failure came while this one slept
+            turn.wave = self._wave
+            self._under_way += 1
+        return turn
+
+    def _begun(self) -> Turn:
+        self._under_way += 1
+        return Turn(self._wave)
+
+    async def _queued(self) -> Turn:
+        place: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        self._queue.append(place)
+        try:
+            return await place
+        except BaseException:
+            # Called up in the same moment as cancelled: the turn goes to the next in the queue.
+            if place.done() and not place.cancelled():
+                self.leave(place.result())
+            else:
+                self._queue.remove(place)
+            raise
+
+    def leave(self, turn: Turn) -> None:
+        if turn.wave == self._wave:
+            self._under_way -= 1
+        self._call_up()
+
+    def answering(self, turn: Turn) -> None:
+        """The provider began to answer."""
+        if turn.answered or turn.wave != self._wave:
+            return
+        turn.answered = True
+        self._failures = 0
+        if self._room is not None:
+            self._room += 1
+            self._call_up()
+
+    def failed(self, turn: Turn, error: Transient) -> None:
+        """Requests that fail together, having been under way together, count as one failure."""
+        now = self._clock.monotonic()
+        if turn.wave == self._wave:
+            self._failures += 1
+            self._paused_until = max(self._paused_until, now + self.backoff(self._failures))
+            # A limit on the rate, or one broken stream, is no outage: half of what was under way may go.
+            mild = isinstance(error, RateLimited | StreamCut | StreamStalled)
+            self._room = max(1, self._under_way // 2) if mild else 1
+            self._under_way = 0
+            self._wave += 1
+        if error.retry_after is not None:
+            self._paused_until = max(self._paused_until, now + self._stretched(error.retry_after))
+
+    def pause(self) -> float:
+        """Seconds for which nobody sends."""
+        return max(0.0, self._paused_until - self._clock.monotonic())
+
+    def backoff(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        doubled = self.patience.first * 2.0 ** min(failures - 1, 30)
+        return self._stretched(min(self.patience.longest, doubled))
+
+    def _stretched(self, seconds: float) -> float:
+        # Only ever longer, so that what a provider asked for is kept.
+        return seconds * (1 + self._random.random() / 4)
+
+    def _has_room(self) -> bool:
+        return self._room is None or self._under_way < self._room
+
+    def _call_up(self) -> None:
+        while self._queue and self._has_room():
+            place = self._queue.popleft()
+            if not place.done():
+                place.set_result(self._begun())
+        if not self._queue and self._room is not None and self._room > 2 * self._under_way + 8:
+            self._room = None  # everyone who wanted to is back
+
+
+class Limiters:
+    """One limiter for each model a process asks."""
+
+    def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
+        self._clock = clock
+        self._random = rng
+        self._patience = patience
+        self._limiters: dict[tuple[str, ...], Limiter] = {}
+
+    def of(self, provider: str, model: str, *, base_url: str = "") -> Limiter:
+        key = (provider, base_url, model)
+        if key not in self._limiters:
+            self._limiters[key] = Limiter(self._clock, self._random, self._patience)
+        return self._limiters[key]
+
+
+class PatientModel:
+    """A model that is asked again, from the start, until it answers or its outage lasts too long."""
+
+    def __init__(self, inner: Model, limiter: Limiter, clock: Clock) -> None:
+        self._inner = inner
+        self._limiter = limiter
+        self._clock = clock
+
+    @property
+    def card(self) -> ModelCard:
+        return self._inner.card
+
+    async def reply(self, request: Request, hear: Hear) -> Reply:
+        failures = 0
+        gives_up_at = float("inf")
+        failure: Transient | None = None
+        while True:
+            try:
+                return await self._attempt(request, hear, failure, gives_up_at)
+            except Transient as error:
+                failure = error
+            failures += 1
+            now = self._clock.monotonic()
+            gives_up_at = min(gives_up_at, now + self._limiter.patience.outage)
+            delay = max(self._limiter.pause(), self._limiter.backoff(failures))
+            if now + delay > gives_up_at:
+                raise failure
+            await hear(Retrying(reason=str(failure), delay=delay, attempt=failures, billed=failure.billed))
+            await self._clock.sleep(delay)
+
+    async def _attempt(
+        self, request: Request, hear: Hear, failure: Transient | None, gives_up_at: float
+    ) -> Reply:
+        turn = await self._turn(failure, gives_up_at)
+
+        async def hear_and_tell(delta: Delta) -> None:
+            if not turn.answered and not isinstance(delta, Sent):
+                self._limiter.answering(turn)
+            await hear(delta)
+
+        try:
+            reply = await self._inner.reply(request, hear_and_tell)
+        except Transient as error:
+            self._limiter.failed(turn, error)
+            raise
+        except ModelError:
+            self._limiter.answering(turn)  # a refusal is an answer: the provider is there
+            raise
+        else:
+            self._limiter.answering(turn)
+            return reply
+        finally:
+            self._limiter.leave(turn)
+
+    async def _turn(self, failure: Transient | None, gives_up_at: float) -> Turn:
+        if failure is None:
+            return await self._limiter.enter()
+        try:
+            async with self._clock.deadline(gives_up_at - self._clock.monotonic()):
+                return await self._limiter.enter()
+        except TimeoutError:
+            raise failure from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

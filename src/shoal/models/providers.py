@@ -1,0 +1,140 @@
+"""The providers: where they are, how they are asked, and the model of each behind the one port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.errors import UnknownModel
+from shoal.core.ports import Model
+from shoal.core.usage import ModelCard
+from shoal.models.catalogue import PROVIDERS, similar, version_of
+from shoal.models.chat_body import Dialect
+from shoal.models.faults import Asked
+from shoal.models.http import Deadlines, Endpoint, fetched
+
+_AGENT = {"User-Agent": "shoal"}
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    api: Literal["messages", "chat"]
+    base_url: str
+    key_variable: str = ""
+
+
+_PROVIDERS: Mapping[str, Provider] = {
+    "anthropic": Provider(
+        api="messages",
+        base_url="https://api.anthropic.com",
+        key_variable="ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+    ),
+    "openai": Provider(api="chat", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
+    "openrouter": Provider(
+        api="chat", base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"
+    ),
+    "ollama": Provider(api="chat", base_url="http://127.0.0.1:11434/v1"),
+}
+assert set(_PROVIDERS) == set(PROVIDERS)
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How a provider is reached; what is None is the provider's own."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    auth_token: str | None = None
+    proxy: str | None = None
+    deadlines: Deadlines | None = None
+
+
+def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) -> Model:
+    """The model, asked once per request; `PatientModel` asks again. Raises `UnknownModel`, `BadRequest`."""
+    known = _PROVIDERS.get(provider)
+    if known is None:
+        raise UnknownModel(
+            f"There is no provider {provider!r}; there are {', '.join(PROVIDERS)}. "
+            "A server that speaks Chat Completions is asked as openai, with its base URL.",
+            provider=provider,
+            model=card.id,
+        )
+    base = access.base_url or known.base_url
+    paths = ("/v1", "/messages") if known.api == "messages" else ("/v1", "/chat/completions")
+    asked = Asked(
+        provider=provider,
+        model=card.id,
+        url=_joined(base, *paths),
+        key_variable=known.key_variable,
+        similar=similar(card.id),
+    )
+    endpoint = Endpoint(
+        asked,
+        headers=_AGENT | _headers(known.api, access),
+        clock=clock,
+        deadlines=access.deadlines or _usual_deadlines(provider),
+        proxy=access.proxy,
+    )
+    if known.api == "messages":
+        from shoal.models.messages_api import MessagesModel
+
+        return MessagesModel(card, endpoint)
+    from shoal.models.chat_api import ChatModel
+
+    return ChatModel(card, endpoint, _dialect(provider, card.id, base))
+
+
+def _usual_deadlines(provider: str) -> Deadlines:
+    if provider == "anthropic":  # which sends pings
+        return Deadlines()
+    # No byte comes while a model reasons, or while a local server loads it or reads a long prompt.
+    return Deadlines(first_byte=900.0, gap=600.0)
+
+
+def _headers(api: str, access: Access) -> dict[str, str]:
+    key, token = (access.api_key or "").strip(), (access.auth_token or "").strip()
+    if api == "messages":
+        headers = {"anthropic-version": "2023-06-01"}
+        if key:
+            headers["x-api-key"] = key
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+    return {"Authorization": f"Bearer {key or token}"} if key or token else {}
+
+
+def _dialect(provider: str, model: str, base_url: str) -> Dialect:
+    if provider == "openrouter":
+        return Dialect(thinking="budget")
+    host = urlsplit(base_url).hostname or ""
+    if not host.endswith(("openai.com", "azure.com")):
+        return Dialect()
+    version = version_of(model)
+    return Dialect(
+        limit="max_completion_tokens",
+        thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
+        tools_forbid_thinking=version >= (5, 4),
+    )
+
+
+def _joined(base_url: str, version: str, path: str) -> str:
+    """The address of a request; a base URL may end before, after or with its version, or be whole."""
+    url = urlsplit(base_url.strip())
+    base = url.path.rstrip("/")
+    if base.endswith(path):
+        path = ""
+    elif not base or (path == "/messages" and not base.endswith(version)):
+        path = version + path
+    return urlunsplit(url._replace(path=base + path, fragment=""))
+
+
+async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> list[str]:
+    """The models of an Ollama that runs at the address; none when nobody answers quickly."""
+    base = urlsplit(base_url or _PROVIDERS["ollama"].base_url)
+    found = await fetched(urlunsplit(base._replace(path="/api/tags")), clock=SystemClock(), within=within)
+    rows: Any = found.get("models") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        return []
+    return [row["name"] for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)]

@@ -1,0 +1,61 @@
+"""Server-sent events out of raw bytes: whole chunks at a time, in whatever pieces they come."""
+
+from __future__ import annotations
+
+
+class TooLong(Exception):
+    """A line or an event that does not end."""
+
+
+class Events:
+    """Fed with bytes, it gives back the data of the events that are whole. Their names say nothing more.
+
+    Comments, unknown fields and lines of no field at all are passed over. An event that no blank line ended
+    when the stream ends is not an event.
+    """
+
+    __slots__ = ("_data", "_limit", "_rest", "_size")
+
+    def __init__(self, *, limit: int = 32 << 20) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        cut = chunk.rfind(b"\n") + 1
+        if not cut:
+            self._keep(chunk)
+            return []
+        if self._rest:
+            self._rest += chunk[:cut]
+            lines = bytes(self._rest).split(b"\n")
+            self._rest.clear()
+        else:
+            lines = chunk[:cut].split(b"\n")
+        lines.pop()
+        if cut < len(chunk):
+            self._keep(chunk[cut:])
+        return self._events(lines)
+
+    def _keep(self, part: bytes) -> None:
+        self._rest += part
+        if len(self._rest) > self._limit:
+            raise TooLong(f"a line of more than {self._limit >> 20} MB")
+
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        found: list[bytes] = []
+        for raw in lines:
+            line = raw.removesuffix(b"\r")
+            if not line:
+                if self._data:
+                    found.append(b"\n".join(self._data))
+                self._data, self._size = [], 0
+                continue
+            field, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+            if field == b"data":
+                self._size += len(value)
+                if self._size > self._limit:
+                    raise TooLong(f"an event of more than {self._limit >> 20} MB")
+                self._data.append(value.removeprefix(b" "))
+        return found

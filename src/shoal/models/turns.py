@@ -1,0 +1,43 @@
+"""A conversation as providers want it: turns that alternate, none empty, tool results first in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from shoal.core.messages import ContentBlock, Image, Message, Role, Text, ToolResult
+
+NO_IMAGE = Text(text="[an image is left out here: this model does not see images]")
+
+
+def alternating(
+    messages: Sequence[Message], sendable: Callable[[ContentBlock], ContentBlock | None]
+) -> Iterator[tuple[Role, list[ContentBlock]]]:
+    """`sendable` gives a block as it may be sent, or None to leave it out."""
+    role: Role | None = None
+    turn: list[ContentBlock] = []
+    for message in messages:
+        blocks = [sent for block in message.content if (sent := sendable(block)) is not None]
+        if not blocks:
+            continue
+        if message.role != role:
+            if role is not None:
+                yield role, _results_first(turn)
+            role, turn = message.role, []
+        turn += blocks
+    if role is not None:
+        yield role, _results_first(turn)
+
+
+def _results_first(turn: list[ContentBlock]) -> list[ContentBlock]:
+    turn.sort(key=lambda block: not isinstance(block, ToolResult))
+    return turn
+
+
+def has_words(block: Text) -> bool:
+    """A text of nothing but white space is refused by providers."""
+    return bool(block.text) and not block.text.isspace()
+
+
+def seen(block: Image, *, images: bool) -> Image | Text:
+    """The image, or a mark in its place for a model that does not see any."""
+    return block if images else NO_IMAGE
