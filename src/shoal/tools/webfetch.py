@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from shoal.tools.fetching import LARGEST, ElsewhereRedirect, Fetched, Refused, f
 
 LIMIT = 50_000
 """Characters of a page that a model is given."""
+_READABLE = Path(__file__).with_name("readable.py")
 _SECONDS = 30.0
 _REMEMBERED = 15 * 60.0
 _MOST_REMEMBERED = 16
@@ -131,10 +133,8 @@ def _decoded(found: Fetched, kind: str) -> str:
 
 
 async def _readable(html: str, url: str, site: Site) -> str:
-    from shoal.tools import readable
-
     try:
-        status, text = await done_aside((readable.__file__, url), html, site, seconds=10)
+        status, text = await done_aside((str(_READABLE), url), html, site, seconds=10)
     except ProcessError as error:
         raise Refused(f"{url} could not be turned into text. {error}") from error
     if status != 0:
