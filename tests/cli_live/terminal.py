@@ -96,6 +96,9 @@ class Screen:
         return "\n".join(self.lines).rstrip()
 
 
+_open: set[Terminal] = set()
+
+
 class Terminal:
     """Closed by `close`, or by leaving the `with` block: nothing it started is left."""
 
@@ -110,6 +113,7 @@ class Terminal:
         if self.pid == 0:
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))
+        _open.add(self)
         self.resize(columns, rows)
 
     def __enter__(self) -> Terminal:
@@ -151,16 +155,29 @@ class Terminal:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.status = -signal.SIGKILL
+        _open.discard(self)
         os.close(self._fd)
 
     def _read(self, seconds: float) -> bool:
-        """False when nothing came in time, or nothing will come any more."""
-        if seconds <= 0 or not select.select([self._fd], [], [], seconds)[0]:
-            return False
+        """False when nothing came in time, or nothing will come any more.
+
+        Every open terminal is read meanwhile: a program whose terminal is full stands still.
+        """
+        end = time.monotonic() + seconds
+        while self in _open and (left := end - time.monotonic()) > 0:
+            ready = select.select([terminal._fd for terminal in _open], [], [], left)[0]
+            got = {terminal: terminal._take() for terminal in list(_open) if terminal._fd in ready}
+            if self in got:
+                return got[self]
+        return False
+
+    def _take(self) -> bool:
         try:
             data = os.read(self._fd, 65_536)
         except OSError:
-            return False
+            data = b""
+        if not data:
+            _open.discard(self)
         text = self._decode(data)
         self.raw += text
         self.screen.feed(text)

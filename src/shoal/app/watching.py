@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.core.errors import NoSuchSession, ShoalError, StoreError
 from shoal.core.events import Event, Journaled, SessionEnded
 from shoal.core.ids import SessionId
-from shoal.runs.control import ControlClient
+from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.places import run_directory

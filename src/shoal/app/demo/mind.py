@@ -9,7 +9,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.usage import ModelCard, Price
 from shoal.models.scripted import ScriptedModel
 
-PACE = 0.045
+PACE = 0.07
 """Seconds per word."""
 CARD = ModelCard(
     id="scripted", provider="scripted", price=Price(input=3.0, output=15.0), window=200_000, max_output=8_192

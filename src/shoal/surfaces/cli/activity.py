@@ -66,7 +66,7 @@ class Activity:
 
     def line(self, columns: int) -> str:
         """Never wider than `columns`: the numbers stay, what is being done is shortened."""
-        numbers = [seconds(int(self.elapsed) if self.elapsed >= 1 else self.elapsed)]
+        numbers = [f"{self.elapsed:.0f} s" if self.elapsed < 60 else seconds(self.elapsed)]
         if self.requests:
             cost = [dollars(self.usd)] if self.priced else []
             numbers = [_requests(self.requests), f"{count(self.tokens)} tokens", *cost, *numbers]

@@ -54,11 +54,12 @@ class _Ran(Struct, frozen=True, kw_only=True):
 )
 @click.option("--fast", is_flag=True, help="Without pauses.")
 @click.option("--keep", is_flag=True, help="Keep the project and the transcript, and say where they are.")
-def command(*, fast: bool, keep: bool) -> int:
+@click.option("--home", type=click.Path(path_type=Path), help="Keep the transcript in this home.")
+def command(*, fast: bool, keep: bool, home: Path | None) -> int:
     screen = screen_for(sys.stdout)
     try:
         with _place(keep=keep) as place:
-            ran = asyncio.run(_run(screen, place, fast=fast, kept=keep))
+            ran = asyncio.run(_run(screen, place, home or place / "home", fast=fast, kept=keep))
             return _summary(screen, ran)
     finally:
         screen.close()
@@ -74,16 +75,17 @@ def _place(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
+async def _run(screen: Screen, place: Path, home: Path, *, fast: bool, kept: bool) -> _Ran:
     from shoal.app.demo.harbour import TASK, lay_out
     from shoal.app.demo.mind import mind
     from shoal.app.options import Options
     from shoal.app.session import Session
+    from shoal.stores.files.places import transcript_path
 
     project = place / "project"
     lay_out(project)
-    home = place / "home"
-    os.environ["SHOAL_HOME"] = str(home)
+    # Python 3.13 and later colours what its tests write when the surroundings force it to.
+    os.environ.update(SHOAL_HOME=str(home), PYTHON_COLORS="0")
     options = Options(
         cwd=project,
         model=mind(fast=fast),
@@ -98,7 +100,7 @@ async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
             finished=finished,
             project=project,
             session=session.id,
-            transcript=next(home.glob(f"projects/*/{session.id}.jsonl")),
+            transcript=transcript_path(home, str(session.parts.workspace.root), session.id),
             kept=kept,
             home=home,
         )
@@ -106,8 +108,8 @@ async def _run(screen: Screen, place: Path, *, fast: bool, kept: bool) -> _Ran:
 
 def _introduce(screen: Screen, task: str) -> None:
     screen.write("shoal demo", BOLD_CYAN)
-    screen.write("  The model's words are scripted; the project, the tools, the edits and\n", DIM)
-    screen.write("            the test runs are real. Nothing leaves this machine.\n\n", DIM)
+    screen.write("  The model's words are scripted. The project, the tools, the edits\n", DIM)
+    screen.write("            and the test runs are real. Nothing leaves this machine.\n\n", DIM)
     screen.write("› ", BOLD_CYAN)
     screen.write(f"{task}\n", BOLD)
 
@@ -142,6 +144,7 @@ async def _shown(screen: Screen, session: Session, task: str) -> Finished:
 
 
 def _summary(screen: Screen, ran: _Ran) -> int:
+    """Looks for itself: what is told here is what is on disk, not what the agent said about it."""
     from shoal.app.demo.harbour import TESTS, changes
 
     tests = subprocess.run(TESTS, cwd=ran.project, capture_output=True, check=False, text=True)
@@ -154,26 +157,29 @@ def _summary(screen: Screen, ran: _Ran) -> int:
         for line in changed.added:
             screen.write(f"  + {line.strip()}\n", GREEN)
     screen.write("\n")
-    _row(screen, "tests", *(("all pass", BOLD_GREEN) if passed else ("still fail", BOLD_RED)))
-    usage = ran.finished.usage
-    _row(
-        screen,
-        "took",
-        f"{seconds(ran.finished.duration_ms / 1000)} · {ran.finished.requests} requests · "
-        f"{count(usage.total_tokens)} tokens · {dollars(ran.finished.cost_usd)} at $3 and $15 per million",
-    )
+    if passed:
+        _row(screen, "tests", f"all {tests.stderr.partition('Ran ')[2].split(' ')[0]} pass", BOLD_GREEN)
+    else:
+        _row(screen, "tests", "still fail", BOLD_RED)
+    _row(screen, "took", _taken(ran.finished))
     _whereabouts(screen, ran)
     if not passed:
         screen.write(f"\nThe demo failed: {ran.finished.detail or tests.stderr.strip()}\n", RED)
-        return 1
-    return 0
+    return 0 if passed else 1
+
+
+def _taken(finished: Finished) -> str:
+    took, tokens = seconds(finished.duration_ms / 1000), count(finished.usage.total_tokens)
+    cost = f"{dollars(finished.cost_usd)} at $3 and $15 per million"
+    return f"{took} · {finished.requests} requests · {tokens} tokens · {cost}"
 
 
 def _whereabouts(screen: Screen, ran: _Ran) -> None:
     if ran.kept:
         _row(screen, "project", str(ran.project))
         _row(screen, "record", str(ran.transcript))
-        _row(screen, "next", f"cd {ran.project} && SHOAL_HOME={ran.home} shoal undo", BOLD)
+        _row(screen, "next", f"cd {ran.project}", BOLD)
+        _row(screen, "", f"SHOAL_HOME={ran.home} shoal undo", BOLD)
     else:
         lines = len(ran.transcript.read_text(encoding="utf-8").splitlines())
         _row(screen, "record", f"a transcript of {lines} lines, removed with the project (--keep keeps both)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,9 @@ def interactive(options: Options, prompt: str | None) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
-    return asyncio.run(converse(options, prompt, home_directory()))
+    from shoal.app.settings import find_home
+
+    return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd())))
 
 
 def _without_terminal(options: Options, prompt: str | None) -> int:

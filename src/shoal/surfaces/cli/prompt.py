@@ -29,7 +29,7 @@ class Entered(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """Ctrl-C; `line` is what stood at the prompt and is gone now."""
+    """Ctrl-C; `line` is what stands at the prompt."""
 
     line: str
 
@@ -38,7 +38,11 @@ class HungUp(Struct, frozen=True):
     """Ctrl-D, or the terminal is gone."""
 
 
-Input: TypeAlias = Entered | Interrupted | HungUp
+class Woken(Struct, frozen=True):
+    """Nothing was typed: there is another reason to look up."""
+
+
+Input: TypeAlias = Entered | Interrupted | HungUp | Woken
 
 
 class Prompt(Protocol):
@@ -47,6 +51,10 @@ class Prompt(Protocol):
     def close(self) -> None: ...
 
     async def input(self) -> Input: ...
+
+    def wake(self) -> None:
+        """Let whoever waits for input look up."""
+        ...
 
     def status(self, line: Callable[[int], str] | None) -> None:
         """A row above the prompt, drawn again ten times a second while it is there."""
@@ -57,6 +65,10 @@ class Prompt(Protocol):
         ...
 
     def asked(self) -> None: ...
+
+    def clear(self) -> None:
+        """Drop what is half typed."""
+        ...
 
 
 class LivePrompt:
@@ -83,6 +95,9 @@ class LivePrompt:
     async def input(self) -> Input:
         return await self._inputs.get()
 
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
+
     def status(self, line: Callable[[int], str] | None) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
@@ -103,11 +118,14 @@ class LivePrompt:
             self._line.put(self._draft)
             self._draw()
 
+    def clear(self) -> None:
+        self._line.put("")
+        self._draw()
+
     def _pressed(self, press: Press) -> None:
         match press:
             case Key("interrupt"):
                 self._inputs.put_nowait(Interrupted(self._line.text))
-                self._line.put("")
             case Key("hung-up"):
                 self._inputs.put_nowait(HungUp())
             case Key("end-of-input") if not self._line.text:
@@ -170,6 +188,9 @@ class PlainPrompt:
     async def input(self) -> Input:
         return await self._inputs.get()
 
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
+
     def status(self, line: Callable[[int], str] | None) -> None:
         """There is no place for it."""
 
@@ -179,6 +200,9 @@ class PlainPrompt:
 
     def asked(self) -> None:
         """Nothing was put aside."""
+
+    def clear(self) -> None:
+        self._draft = ""
 
     def _readable(self) -> None:
         data = os.read(sys.stdin.fileno(), 65_536)

@@ -8,6 +8,9 @@ from typing import Protocol, TextIO
 
 from shoal.surfaces.cli.paint import clean, fitting, has_colours, is_live, painted, width
 
+_LONGEST_WORD = 4
+"""Rows of a word that is not broken."""
+
 
 class Screen(Protocol):
     @property
@@ -25,6 +28,10 @@ class Screen(Protocol):
 
     def fresh_line(self) -> None:
         """End the line that is being written, if one is."""
+        ...
+
+    def take_back(self) -> None:
+        """Unwrite the line that is being written where that can be done, else end it."""
         ...
 
     def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
@@ -60,6 +67,9 @@ class PlainScreen:
         if self._in_line:
             self.write("\n")
 
+    def take_back(self) -> None:
+        self.fresh_line()
+
     def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         """Nothing can be drawn anew here."""
 
@@ -81,6 +91,7 @@ class LiveScreen:
         self._drawn: list[int] = []
         self._at = 0
         """On which of the drawn rows the terminal's cursor stands."""
+        self._at_end = True
 
     @property
     def columns(self) -> int:
@@ -99,6 +110,10 @@ class LiveScreen:
     def fresh_line(self) -> None:
         if self._line:
             self.write("\n")
+
+    def take_back(self) -> None:
+        self._line = []
+        self._draw(())
 
     def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         if (rows, cursor) != (self._rows, self._cursor):
@@ -126,10 +141,10 @@ class LiveScreen:
         columns = self.columns
         plain = "".join(part for _, part in self._line)
         while width(plain) > columns:
-            most = fitting(plain, columns)
-            space = plain.rfind(" ", 1, most + 1)
-            # A word longer than half a row is broken rather than moved.
-            end, after = (space, space + 1) if space > most // 2 else (most, most)
+            space = _break(plain, columns)
+            if space < 0 and width(plain) <= columns * _LONGEST_WORD:
+                return
+            end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
             whole.append(self._paint(_part(self._line, 0, end)))
             self._line = _part(self._line, after, len(plain))
             plain = plain[after:]
@@ -152,7 +167,7 @@ class LiveScreen:
             at -= up
             out.append((f"\x1b[{up}A" if up else "") + "\r" + (f"\x1b[{column}C" if column else ""))
         out.append("\x1b[?2026l")
-        self._drawn, self._at = widths, at
+        self._drawn, self._at, self._at_end = widths, at, self._cursor is None
         self._stream.write("".join(out))
         self._stream.flush()
 
@@ -160,7 +175,22 @@ class LiveScreen:
         # A terminal made narrower since has broken the rows that no longer fit.
         size = self._size()
         above = sum(max(1, -(-columns // size)) for columns in self._drawn[: self._at])
+        if self._at_end and self._drawn:
+            above += max(0, self._drawn[self._at] - 1) // size
         return f"\x1b[{above}A\r" if above else "\r"
+
+
+def _break(plain: str, columns: int) -> int:
+    """The space at which a line too long is broken; negative where there is none.
+
+    A path or a command that fits into no row is not broken, so that it can be copied: the terminal wraps it.
+    """
+    most = fitting(plain, columns)
+    space = plain.rfind(" ", 1, most + 1)
+    word = plain[space + 1 :].split(" ", 1)[0]
+    if plain[: max(space, 0)].strip() and width(word) <= columns:
+        return space
+    return plain.find(" ", most)
 
 
 def _part(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, str]]:

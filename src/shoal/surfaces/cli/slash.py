@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +75,7 @@ async def _cost(talk: Talk, _: str) -> None:
 
 async def _model(talk: Talk, name: str) -> None:
     if name:
-        changed = talk.session.set_model(name)
-        if isinstance(changed, Awaitable):
-            await changed
+        await talk.session.set_model(name)
     talk.telling.note(f"The model is {talk.session.agent.model.card.id}.")
 
 

@@ -13,7 +13,7 @@ from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.paint import BOLD_CYAN, RED, YELLOW, one_line
-from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt
+from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt, Woken
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.telling import Telling
 
@@ -47,15 +47,24 @@ class Talk:
             if first:
                 self._show_prompt(first)
                 self._start(self._turn(first))
+            stopping = tasks.create_task(self._until_stopped())
             while self._outcome is None:
                 self._take(await self._prompt.input())
+            stopping.cancel()
             self._prompt.asked()
             if self._under_way is not None:
                 self._under_way.cancel()
         return self._outcome
 
+    async def _until_stopped(self) -> None:
+        """By another process, through the run's control socket."""
+        await self.session.stopping.wait()
+        self.telling.note("stopped from outside", YELLOW)
+        self.end()
+
     def end(self, outcome: Outcome = "ended") -> None:
         self._outcome = outcome
+        self._prompt.wake()
 
     async def ask(self, label: str) -> str:
         """The next line typed, as an answer to the program's own question."""
@@ -75,6 +84,8 @@ class Talk:
                 self._interrupt(line)
             case Entered(text=text):
                 self._entered(text)
+            case Woken():
+                pass
 
     def _entered(self, text: str) -> None:
         if self._questions:
@@ -113,13 +124,16 @@ class Talk:
 
     def _interrupt(self, line: str) -> None:
         now = self._clock.monotonic()
-        if now - self._interrupted_at <= AGAIN and not line:
+        if now - self._interrupted_at <= AGAIN:
             self.end()
+            return
+        if line and self._under_way is None:
+            self._prompt.clear()
             return
         self._interrupted_at = now
         if self._under_way is not None:
             self._tasks.create_task(self._stop(self._under_way))
-        elif not line:
+        else:
             self.telling.note("Ctrl-C again ends Shoal.")
 
     async def _stop(self, under_way: asyncio.Task[None]) -> None:

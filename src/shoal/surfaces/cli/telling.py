@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from shoal.core.events import (
     Answered,
+    Asked,
     AssistantSaid,
     ConversationCompacted,
     Discarded,
@@ -22,6 +23,7 @@ from shoal.core.events import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
+    Undone,
 )
 from shoal.core.messages import result_text
 from shoal.core.questions import Allowed, Denied
@@ -67,6 +69,7 @@ class Telling:
         """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
+        self._end_told = False
 
     def hear(self, event: Event) -> None:
         match event:
@@ -92,30 +95,29 @@ class Telling:
 
     def _tell_rest(self, event: Event) -> None:
         match event:
-            case TurnStarted(prompt=prompt) if self._prompts:
-                self._quiet()
-                self._screen.write("\n› ", BOLD_CYAN)
-                self._screen.write(f"{prompt.strip()}\n\n", BOLD)
-            case Discarded(reason=reason, retry_in=delay, attempt=attempt):
-                self._discard()
-                self.note(
-                    f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
-                )
-            case RequestFailed(retry_in=None, reason=reason):
-                self._discard()
-                self.note(f"✗ {one_line(reason)}", RED)
-            case PermissionDenied(tool=tool, reason=reason):
-                self.note(f"✗ {tool} was not run: {one_line(reason)}", RED)
+            case TurnStarted(prompt=prompt):
+                self._turn(prompt)
+            case TurnEnded(reason=reason, detail=detail) | Finished(reason=reason, detail=detail):
+                self._ended(reason, detail)
+            case Asked() if self._open is not None:
+                # The question shows the call, and its line is written when it really runs.
+                self._screen.take_back()
+                self._open = None
             case Answered(answer=answer):
                 self.note(_answered(answer))
-            case ConversationCompacted(tokens_before=tokens):
-                self.note(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
-            case Noted(text=text):
-                self.note(one_line(text), YELLOW)
-            case Finished(reason=reason, detail=detail) | TurnEnded(reason=reason, detail=detail):
-                self._ended(reason, detail)
-            case _:
-                pass
+                if self._calls:
+                    self._begin(next(iter(self._calls)))
+            case Discarded() | RequestFailed(retry_in=None):
+                self._broken_off()
+        if (noted := _noted(event)) is not None:
+            self.note(*noted)
+
+    def _turn(self, prompt: str) -> None:
+        self._end_told = False
+        if self._prompts:
+            self._quiet()
+            self._screen.write("\n› ", BOLD_CYAN)
+            self._screen.write(f"{prompt.strip()}\n", BOLD)
 
     def _say(self, voice: str, text: str) -> None:
         if self._voice != voice:
@@ -123,8 +125,7 @@ class Telling:
             if not text:
                 return
             self._quiet()
-            if voice == "text":
-                self._screen.write("\n")
+            self._screen.write("\n")
             self._voice = voice
         self._heard = True
         self._screen.write(text, ITALIC_DIM if voice == "thinking" else "")
@@ -135,7 +136,7 @@ class Telling:
             self._say("text", preview if len(preview) < 200 else f"{preview} …")
         self._heard = False
 
-    def _discard(self) -> None:
+    def _broken_off(self) -> None:
         if self._voice is not None:
             self._screen.write(" [broken off]", DIM)
         self._heard = False
@@ -147,7 +148,7 @@ class Telling:
 
     def _begin(self, call: str) -> None:
         it = self._calls[call]
-        was_telling = self._voice == "text"
+        was_telling = self._voice is not None
         self._quiet()
         if was_telling:
             self._screen.write("\n")
@@ -177,7 +178,11 @@ class Telling:
             self._begin(next(iter(self._calls)))
 
     def _ended(self, reason: str, detail: str) -> None:
+        """Told by two events, a journal has only the one, a full disk lets only the other through."""
         self._quiet()
+        if self._end_told:
+            return
+        self._end_told = True
         self._calls.clear()
         if reason == "done":
             if detail:
@@ -191,6 +196,22 @@ class Telling:
         self._screen.fresh_line()
         self._voice = None
         self._open = None
+
+
+def _noted(event: Event) -> tuple[str, str] | None:
+    match event:
+        case Discarded(reason=reason, retry_in=delay, attempt=attempt):
+            return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
+        case PermissionDenied(tool=tool, reason=reason):
+            return f"✗ {tool} was not run: {one_line(reason)}", RED
+        case ConversationCompacted(tokens_before=tokens):
+            return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
+        case Undone(turn=turn):
+            return f"files are back to before turn {turn}", DIM
+        case Noted(text=text):
+            return one_line(text), YELLOW
+        case _:
+            return None
 
 
 def _answered(answer: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,14 +69,14 @@ def told(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _past(session: str | None) -> Past:
-    from shoal.app.settings import home_directory
+    from shoal.app.settings import find_home
     from shoal.app.undo import Past
     from shoal.core.errors import NoSuchSession
     from shoal.core.ids import SessionId
     from shoal.stores.files.places import transcript_path
     from shoal.stores.files.sessions import find_session, latest_session
 
-    home = home_directory()
+    home = find_home(os.environ, Path.cwd())
     if session is not None:
         path = find_session(home, session)
         return Past(home=home, session=SessionId(path.stem), transcript=path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -35,10 +36,11 @@ def command(*, session: str | None, as_json: bool) -> int:
 
 
 def _chosen(session: str | None) -> Run | None:
-    from shoal.app.settings import home_directory
+    from shoal.app.settings import find_home
     from shoal.app.watching import find_run, live_runs
 
-    home, cwd = home_directory(), Path.cwd()
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
     if session is not None:
         return find_run(home, session)
     runs = live_runs(home, cwd)

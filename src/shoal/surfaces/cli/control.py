@@ -1,0 +1,122 @@
+"""Prompts and control requests that a program sends on standard input while the run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from shoal.app.session import Session
+from shoal.core.decisions import Mode
+from shoal.core.errors import ShoalError
+from shoal.core.events import AssistantSaid, Event, RequestSent
+from shoal.core.messages import Message, Text
+from shoal.surfaces.cli import stdin
+from shoal.surfaces.cli.output import StreamOutput
+from shoal.surfaces.cli.sentences import listed, say
+from shoal.wire.stream_json import BadLine, Control, Other, Prompt, answered, incoming, refused
+
+REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
+
+
+class StreamInput:
+    """Reads stdin in a task of its own; each prompt becomes a turn, or joins the running one.
+
+    A prompt that comes while tools run is given to the agent with their results. One that comes while the
+    model answers waits: if that answer ends the turn, the prompt gets a turn and a result of its own.
+    """
+
+    def __init__(self, session: Session, output: StreamOutput) -> None:
+        self._session = session
+        self._output = output
+        self._waiting: deque[Message] = deque()
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._in_tools = False
+        self._line = 0
+        self.bad_lines = 0
+
+    async def read(self) -> None:
+        """Until stdin is closed."""
+        async for line in stdin.lines():
+            self._line += 1
+            if line.strip():
+                await self._take(line)
+        self._closed = True
+        self._changed.set()
+
+    async def prompt(self) -> Message | None:
+        """What to do next; None when stdin is closed and nothing waits."""
+        if late := self._session.parts.steering.take():
+            return Message(role="user", content=late)
+        while not self._waiting:
+            if self._closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._waiting.popleft()
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case AssistantSaid(tool_uses=calls):
+                self._in_tools = calls > 0
+                self._steer()
+            case RequestSent():
+                self._in_tools = False
+            case _:
+                pass
+
+    def ended(self) -> None:
+        self._in_tools = False
+
+    def _steer(self) -> None:
+        while self._in_tools and self._waiting and _is_text(self._waiting[0]):
+            self._session.steer(self._waiting.popleft().text)
+
+    async def _take(self, line: bytes) -> None:
+        try:
+            match incoming(line):
+                case Prompt(message=message, left_out=left_out):
+                    if left_out:
+                        say(f"line {self._line} of stdin: left out, as not known here: {listed(left_out)}")
+                    self._waiting.append(message)
+                    self._steer()
+                    self._changed.set()
+                case Control() as control:
+                    await self._output.send(await self._answer(control))
+                case Other():
+                    pass
+        except BadLine as error:
+            self.bad_lines += 1
+            say(f"line {self._line} of stdin is ignored: {error}")
+
+    async def _answer(self, control: Control) -> dict[str, Any]:
+        try:
+            return answered(control.id, await self._done(control.subtype, control.body))
+        except ShoalError as error:
+            return refused(control.id, str(error))
+
+    async def _done(self, subtype: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        match subtype:
+            case "initialize":
+                return {"commands": [], "agents": [], "output_style": "default", "account": {}}
+            case "interrupt":
+                await self._session.interrupt()
+            case "set_permission_mode":
+                self._set_mode(body.get("mode"))
+            case "set_model":
+                self._session.set_model(str(body.get("model") or "default"))
+            case _:
+                raise BadLine(f"{subtype!r} is not a request known here; known are {listed(REQUESTS)}")
+        return None
+
+    def _set_mode(self, mode: object) -> None:
+        known = get_args(Mode)
+        if mode not in known:
+            raise BadLine(f"{mode!r} is not a permission mode; they are {listed(known)}")
+        self._session.parts.permissions.mode = mode
+
+
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, Text) for block in message.content)

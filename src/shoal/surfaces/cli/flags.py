@@ -1,0 +1,209 @@
+"""The flags of a run, and the options they add up to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click import Option
+
+if TYPE_CHECKING:
+    from shoal.app.options import Options
+
+PICK = "\0pick"
+"""What `--resume` is without an id: choose from the list."""
+MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def duration(value: str) -> float:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", value)
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"{value!r} is not a time: write seconds, or 90s, 10m, 2h.")
+    return float(found[1]) * _UNITS[found[2] or ""]
+
+
+def session_uuid(value: str) -> str:
+    from shoal.core.ids import is_uuid
+
+    if not is_uuid(value):
+        raise click.BadParameter(f"{value!r} is not a UUID (as `uuidgen` prints one).")
+    return value
+
+
+def directory(value: str) -> Path:
+    path = Path(value).expanduser()
+    if not path.is_dir():
+        raise click.BadParameter(f"{str(path)!r} is not a directory.")
+    return path
+
+
+_RUN = (
+    Option(["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print, exit."),
+    Option(["-c", "--continue", "continue_last"], is_flag=True, help="Go on with the last session here."),
+    Option(
+        ["-r", "--resume"],
+        is_flag=False,
+        flag_value=PICK,
+        default=None,
+        metavar="[ID]",
+        help="Go on with a session: its id or the start of it. Without: choose from a list.",
+    ),
+    Option(["--fork-session", "fork"], is_flag=True, help="Go on in a copy of the resumed session."),
+    Option(["--session-id"], type=session_uuid, metavar="UUID", help="Give the new session this id."),
+    Option(
+        ["--no-session-persistence", "forget"], is_flag=True, help="Keep nothing on disk; cannot be resumed."
+    ),
+)
+_MODEL = (
+    Option(["--model"], metavar="NAME", help="provider:name, a name, an alias, or replay:FILE."),
+    Option(["--system-prompt"], metavar="TEXT", help="Replace the system prompt."),
+    Option(["--append-system-prompt"], metavar="TEXT", help="Add to the system prompt."),
+    Option(
+        ["--record"],
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Keep every reply for replay:FILE.",
+    ),
+)
+_LIMITS = (
+    Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
+    Option(
+        ["--max-budget-usd"],
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="USD",
+        help="Stop before a request once this much is spent.",
+    ),
+    Option(["--deadline"], type=duration, metavar="TIME", help="Stop after this time: 90s, 10m, 2h."),
+)
+_ALLOWED = (
+    Option(
+        ["--permission-mode", "mode"],
+        type=click.Choice(MODES, case_sensitive=False),
+        metavar="MODE",
+        help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
+    ),
+    Option(
+        ["--dangerously-skip-permissions", "skip_permissions"],
+        is_flag=True,
+        help="Run every tool without asking. For places where nothing can be harmed.",
+    ),
+    Option(
+        ["--allowedTools", "--allowed-tools", "allowed_tools"],
+        multiple=True,
+        metavar="RULES",
+        help='Run these without asking: "Read,Bash(git log:*)".',
+    ),
+    Option(
+        ["--disallowedTools", "--disallowed-tools", "disallowed_tools"],
+        multiple=True,
+        metavar="RULES",
+        help="Never run these.",
+    ),
+    Option(
+        ["--add-dir", "add_dirs"],
+        type=directory,
+        multiple=True,
+        metavar="DIR",
+        help="Let tools also work in DIR.",
+    ),
+)
+_FORMS = (
+    Option(
+        ["--output-format"],
+        type=click.Choice(("text", "json", "stream-json")),
+        default="text",
+        metavar="FORMAT",
+        help="text, json (one result object) or stream-json (every message).",
+    ),
+    Option(
+        ["--input-format"],
+        type=click.Choice(("text", "stream-json")),
+        default="text",
+        metavar="FORMAT",
+        help="text or stream-json (prompts and control requests, a line each).",
+    ),
+    Option(
+        ["--include-partial-messages"], is_flag=True, help="In stream-json: pieces of answers as they come."
+    ),
+    Option(
+        ["--replay-user-messages"], is_flag=True, help="In stream-json: also tell back what came from stdin."
+    ),
+    Option(["--verbose"], is_flag=True, help="Say more; customary with stream-json."),
+    Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
+)
+_SETTINGS = (
+    Option(["--settings"], metavar="FILE|JSON", help="Settings on top of those in files."),
+    Option(["--debug"], is_flag=True, help="Show tracebacks; write a debug log into the home."),
+)
+
+SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
+    ("Run", _RUN),
+    ("Model", _MODEL),
+    ("Limits", _LIMITS),
+    ("Permissions", _ALLOWED),
+    ("Input and output", _FORMS),
+    ("Settings", _SETTINGS),
+)
+
+
+def rules(values: Sequence[str]) -> tuple[str, ...]:
+    from shoal.policy.rules import split_rules
+
+    return tuple(rule for value in values for rule in split_rules(value))
+
+
+def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
+    from shoal.app.options import Options
+
+    return Options(
+        model=given["model"],
+        mode=given["mode"],
+        skip_permissions=given["skip_permissions"],
+        allowed_tools=rules(given["allowed_tools"]),
+        disallowed_tools=rules(given["disallowed_tools"]),
+        add_dirs=given["add_dirs"],
+        system_prompt=given["system_prompt"],
+        append_system_prompt=given["append_system_prompt"],
+        max_turns=given["max_turns"],
+        max_budget_usd=given["max_budget_usd"],
+        deadline=given["deadline"],
+        resume=given["resume"],
+        continue_last=given["continue_last"],
+        fork=given["fork"],
+        session_id=given["session_id"],
+        settings=given["settings"],
+        record=given["record"],
+        attended=attended,
+        persist=not given["forget"],
+        debug=given["debug"],
+    )
+
+
+def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
+    """Flags that contradict each other are refused, each with what to do instead."""
+    resumes = given["resume"] is not None or given["continue_last"]
+    if given["resume"] is not None and given["continue_last"]:
+        raise click.UsageError(
+            "--resume and --continue exclude each other: --continue takes the last session."
+        )
+    if given["resume"] == PICK and headless:
+        raise click.UsageError(
+            "--resume needs the id of a session here: `shoal sessions` lists them, --continue takes the last."
+        )
+    if given["fork"] and not resumes:
+        raise click.UsageError("--fork-session needs a session to copy: add --resume ID or --continue.")
+    if given["session_id"] and resumes and not given["fork"]:
+        raise click.UsageError(
+            "--session-id names a new session: add --fork-session, or leave one of them out."
+        )
+    if given["forget"] and resumes:
+        raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
+    if given["input_format"] == "stream-json" and given["output_format"] != "stream-json":
+        raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
+    for flag in ("include_partial_messages", "replay_user_messages"):
+        if given[flag] and given["output_format"] != "stream-json":
+            raise click.UsageError(f"--{flag.replace('_', '-')} needs --output-format stream-json.")

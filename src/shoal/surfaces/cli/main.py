@@ -1,0 +1,244 @@
+"""The `shoal` command: a prompt for an agent, or the name of a sub-command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import SECTIONS, check_together, options_from
+
+
+class SubCommand(NamedTuple):
+    module: str
+    """Holds the click command as `command`."""
+    help: str
+    """The line in the list of commands, which costs no import."""
+    examples: tuple[str, ...]
+
+
+COMMANDS = {
+    "demo": SubCommand(
+        "shoal.surfaces.cli.demo",
+        "Watch an agent repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep"),
+    ),
+    "doctor": SubCommand(
+        "shoal.surfaces.cli.doctor",
+        "Check the set-up and say what to type.",
+        ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
+    ),
+    "sessions": SubCommand(
+        "shoal.surfaces.cli.sessions",
+        "List the sessions of this directory.",
+        ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "undo": SubCommand(
+        "shoal.surfaces.cli.undo",
+        "Bring back the files a turn changed.",
+        ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
+    ),
+    "watch": SubCommand(
+        "shoal.surfaces.cli.watch",
+        "Follow a running session from another terminal.",
+        ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
+}
+
+EXAMPLES = """\
+  shoal                                        talk with an agent in this directory
+  shoal "why does the build fail?"             the same, with a first prompt
+  shoal -p "fix the test" --permission-mode acceptEdits
+  git diff | shoal -p "review this change"     the diff joins the prompt
+  shoal -p "list the TODOs" --output-format json | jq -r .result
+  shoal -c                                     go on with the last session here
+"""
+
+
+class RunCommand(click.Command):
+    """Help in sections, with examples: the flags are many."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            formatter.write(EXAMPLES)
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+        for title, options in SECTIONS:
+            records = (option.get_help_record(ctx) for option in options)
+            with formatter.section(title):
+                formatter.write_dl([record for record in records if record is not None])
+        with formatter.section("Exit codes"):
+            formatter.write_dl(list(exits.IN_HELP))
+
+
+def main() -> NoReturn:
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _nobody_reads()
+    except (AttributeError, ValueError, OSError):
+        pass  # standard output was closed before we began
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code. Nothing but an exit code comes out of here: every error is told as a sentence."""
+    debug = "--debug" in arguments
+    try:
+        command, name, rest = _routed(list(arguments))
+        code = command.main(rest, prog_name=name, standalone_mode=False)
+    except click.UsageError as error:
+        return _usage(error)
+    except click.ClickException as error:
+        return _told(error.format_message(), exits.ERROR)
+    except (click.Abort, KeyboardInterrupt):
+        return _told("Interrupted.", exits.INTERRUPTED)
+    except BrokenPipeError:
+        return _nobody_reads()
+    except Exception as error:
+        if debug:
+            raise
+        from shoal.surfaces.cli.sentences import explain
+
+        return _told(explain(error), exits.ERROR)
+    return code if isinstance(code, int) else exits.OK
+
+
+def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
+    if arguments and arguments[0] in COMMANDS:
+        sub = COMMANDS[arguments[0]]
+        command: click.Command = import_module(sub.module).command
+        command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
+        command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        command.params.append(
+            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
+        )
+        return command, f"shoal {arguments[0]}", arguments[1:]
+    return root, "shoal", arguments
+
+
+def _run(**given: Any) -> int:
+    prompt = _one_prompt(given.pop("prompt"))
+    headless = given["print_"] or given["output_format"] != "text" or given["input_format"] != "text"
+    check_together(given, headless=headless)
+    if headless:
+        return _headless(given, prompt)
+    _refuse_a_command_as_prompt(prompt)
+    from shoal.surfaces.cli.interactive import interactive
+
+    return interactive(options_from(given, attended=True), prompt)
+
+
+def _headless(given: dict[str, Any], prompt: str | None) -> int:
+    from shoal.surfaces.cli.headless import Job, headless
+    from shoal.surfaces.cli.output import Wanted
+
+    streaming = given["input_format"] == "stream-json"
+    if streaming and prompt is not None:
+        raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
+    wanted = Wanted(
+        format=given["output_format"],
+        partial_messages=given["include_partial_messages"],
+        replay_user_messages=given["replay_user_messages"],
+        states=streaming,
+    )
+    return headless(
+        Job(
+            options=options_from(given, attended=False),
+            prompt=None if streaming else _with_stdin(prompt),
+            output=wanted,
+            quiet=given["quiet"],
+        )
+    )
+
+
+def _one_prompt(words: Sequence[str]) -> str | None:
+    from shoal.surfaces.cli.stdin import argument_text
+
+    if len(words) > 1:
+        extra = " ".join(words[1:])
+        raise click.UsageError(
+            f"The prompt is one argument, so put it in quotes; left over: {extra!r}. "
+            'Lists also go in one argument: --allowedTools "Read,Edit".'
+        )
+    return argument_text(words[0]) if words else None
+
+
+def _with_stdin(prompt: str | None) -> str:
+    from shoal.surfaces.cli import stdin
+
+    piped = stdin.read_prompt() if stdin.piped() else ""
+    whole = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    if not whole:
+        raise click.UsageError('There is no prompt. Give one: shoal -p "…", or pipe it in: … | shoal -p')
+    return whole
+
+
+def _refuse_a_command_as_prompt(prompt: str | None) -> None:
+    """A mistyped command would otherwise be sent to a model, and paid for."""
+    near = get_close_matches(prompt or "", COMMANDS, n=1, cutoff=0.8)
+    if near:
+        raise click.UsageError(
+            f"Did you mean the command `shoal {near[0]}`? (A command comes first, before any flag. "
+            f"To send {prompt!r} to the model: shoal -p {prompt})"
+        )
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"shoal {version('shoal')}")
+        ctx.exit()
+
+
+root = RunCommand(
+    name="shoal",
+    callback=_run,
+    help="Run an agent on this directory: interactive, or headless with -p.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Argument(["prompt"], nargs=-1, metavar="[PROMPT]"),
+        *(option for _, options in SECTIONS for option in options),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Version.",
+        ),
+    ],
+)
+
+
+def _usage(error: click.UsageError) -> int:
+    where = error.ctx.command_path if error.ctx is not None else "shoal"
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption) and where == "shoal":
+        text += " (Before a prompt that begins with a dash, write --.)"
+    _told(text, exits.USAGE)
+    print(f"See `{where} --help`.", file=sys.stderr)
+    return exits.USAGE
+
+
+def _told(text: str, code: int) -> int:
+    from shoal.surfaces.cli.sentences import say
+
+    say(text)
+    return code
+
+
+def _nobody_reads() -> int:
+    # Or the interpreter tries to flush once more at its end, and complains.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return exits.READER_GONE

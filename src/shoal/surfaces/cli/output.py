@@ -1,0 +1,248 @@
+"""What a headless run writes to standard output: the final text, one result object, or every message."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.events import (
+    ConversationCompacted,
+    Event,
+    Finished,
+    Heard,
+    MessageAdded,
+    PermissionDenied,
+)
+from shoal.core.messages import ToolResult
+from shoal.core.usage import Usage
+from shoal.surfaces.cli import sentences
+from shoal.surfaces.cli.stdout import Stdout
+from shoal.wire import stream_json
+from shoal.wire.content import dump
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+
+
+class Output(Protocol):
+    async def begin(self, session: Session) -> None:
+        """A turn starts."""
+        ...
+
+    async def hear(self, event: Event) -> None: ...
+
+    async def end(self, finished: Finished) -> None:
+        """The turn is over."""
+        ...
+
+    async def fail(self, why: str) -> None:
+        """There will be no turn at all."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """How the caller wants the output."""
+
+    format: OutputFormat = "text"
+    partial_messages: bool = False
+    replay_user_messages: bool = False
+    states: bool = False
+    """Say when a turn runs and when none does."""
+
+
+def output_for(wanted: Wanted, stdout: Stdout) -> Output:
+    match wanted.format:
+        case "text":
+            return TextOutput(stdout)
+        case "json":
+            return JsonOutput(stdout)
+        case "stream-json":
+            return StreamOutput(stdout, wanted)
+
+
+class TextOutput:
+    """The final text and nothing else; what went wrong is for stderr."""
+
+    def __init__(self, stdout: Stdout) -> None:
+        self._stdout = stdout
+
+    async def begin(self, session: Session) -> None: ...
+
+    async def hear(self, event: Event) -> None: ...
+
+    async def end(self, finished: Finished) -> None:
+        if finished.text:
+            text = finished.text if finished.text.endswith("\n") else f"{finished.text}\n"
+            await self._stdout.write(text.encode("utf-8", "replace"))
+
+    async def fail(self, why: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class _Turn:
+    """What the result has to say about the turn beside its `Finished`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.denials: list[stream_json.Denial] = []
+        self.stop_reason: str | None = None
+        self._inputs: dict[str, dict[str, object]] = {}
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case MessageAdded(message=message, stop_reason=stop_reason):
+                self._inputs.update({call.id: call.input for call in message.tool_uses})
+                self.stop_reason = stop_reason or self.stop_reason
+            case PermissionDenied(call=call, tool=tool):
+                denial = stream_json.Denial(
+                    tool_name=tool, tool_use_id=call, tool_input=self._inputs.get(call, {})
+                )
+                self.denials.append(denial)
+            case _:
+                pass
+
+    def result(self, finished: Finished) -> stream_json.Result:
+        done = finished.reason == "done"
+        why = "" if done else sentences.ending(finished)
+        return stream_json.Result(
+            subtype=stream_json.subtype_of(finished.reason),
+            is_error=not done,
+            duration_ms=finished.duration_ms,
+            duration_api_ms=finished.duration_api_ms,
+            num_turns=finished.requests,
+            result=finished.text or why,
+            stop_reason=self.stop_reason,
+            session_id=self.session.id,
+            total_cost_usd=finished.cost_usd,
+            usage=finished.usage,
+            model_usage=stream_json.model_usage(self.session.agent.purse.by_model),
+            permission_denials=self.denials,
+            api_error_status=getattr(finished.error, "status", None),
+            errors=() if done else (why,),
+            uuid=str(uuid.uuid4()),
+        )
+
+
+def _no_result(why: str) -> stream_json.Result:
+    return stream_json.Result(
+        subtype="error_during_execution",
+        is_error=True,
+        duration_ms=0,
+        duration_api_ms=0,
+        num_turns=0,
+        result=why,
+        session_id="",
+        total_cost_usd=0.0,
+        usage=Usage(),
+        model_usage={},
+        permission_denials=(),
+        errors=(why,),
+        uuid=str(uuid.uuid4()),
+    )
+
+
+class JsonOutput:
+    """The result of the last turn, as one object."""
+
+    def __init__(self, stdout: Stdout) -> None:
+        self._stdout = stdout
+        self._turn: _Turn | None = None
+        self._result: stream_json.Result | None = None
+
+    async def begin(self, session: Session) -> None:
+        self._turn = _Turn(session)
+
+    async def hear(self, event: Event) -> None:
+        assert self._turn is not None
+        self._turn.hear(event)
+
+    async def end(self, finished: Finished) -> None:
+        assert self._turn is not None
+        self._result = self._turn.result(finished)
+
+    async def fail(self, why: str) -> None:
+        self._result = _no_result(why)
+
+    async def close(self) -> None:
+        if self._result is not None:
+            result, self._result = self._result, None
+            await self._stdout.write(dump(result) + b"\n")
+
+
+class StreamOutput:
+    """Every message as it enters the conversation, between an `init` and a `result` for each turn."""
+
+    def __init__(self, stdout: Stdout, wanted: Wanted) -> None:
+        self._stdout = stdout
+        self._wanted = wanted
+        self._turn: _Turn | None = None
+
+    async def send(self, line: object) -> None:
+        await self._stdout.write(dump(line) + b"\n")
+
+    async def begin(self, session: Session) -> None:
+        self._turn = _Turn(session)
+        await self._state("running")
+        await self.send(_init(session))
+
+    async def hear(self, event: Event) -> None:
+        assert self._turn is not None
+        self._turn.hear(event)
+        session = self._turn.session.id
+        match event:
+            case MessageAdded():
+                if self._shown(event):
+                    await self.send(stream_json.message_line(event, session))
+            case Heard(kind="text" | "thinking" as kind, text=text) if self._wanted.partial_messages:
+                piece = stream_json.delta_event(kind, text)
+                line = stream_json.StreamEvent(event=piece, session_id=session, uuid=str(uuid.uuid4()))
+                await self.send(line)
+            case ConversationCompacted(trigger=trigger, tokens_before=tokens):
+                facts = {"trigger": trigger, "pre_tokens": tokens}
+                boundary = stream_json.CompactBoundary(
+                    compact_metadata=facts, session_id=session, uuid=str(uuid.uuid4())
+                )
+                await self.send(boundary)
+            case _:
+                pass
+
+    async def end(self, finished: Finished) -> None:
+        assert self._turn is not None
+        await self.send(self._turn.result(finished))
+        await self._state("idle")
+
+    async def fail(self, why: str) -> None:
+        await self.send(_no_result(why))
+
+    async def close(self) -> None: ...
+
+    def _shown(self, added: MessageAdded) -> bool:
+        # What the caller said itself is told back only when asked for.
+        if added.message.role == "assistant" or self._wanted.replay_user_messages:
+            return True
+        return any(isinstance(block, ToolResult) for block in added.message.content)
+
+    async def _state(self, state: Literal["running", "idle"]) -> None:
+        if self._wanted.states and self._turn is not None:
+            session = self._turn.session.id
+            await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
+
+
+def _init(session: Session) -> stream_json.Init:
+    parts, agent = session.parts, session.agent
+    return stream_json.Init(
+        cwd=str(parts.workspace.root),
+        session_id=session.id,
+        tools=tuple(agent.tools),
+        model=agent.model.card.id,
+        permission_mode=parts.permissions.mode,
+        shoal_version=parts.version,
+        uuid=str(uuid.uuid4()),
+    )

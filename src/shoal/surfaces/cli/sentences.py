@@ -1,0 +1,143 @@
+"""What went wrong, as sentences for a person: what it is, and what to do next."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+from shoal.core import errors
+from shoal.core.events import Finished
+
+NO_MODEL = """\
+No model is configured, so there is nobody to ask. Three ways on:
+  1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
+         export ANTHROPIC_API_KEY=…
+     (OPENAI_BASE_URL or ANTHROPIC_BASE_URL point to any other server that speaks the same protocol.)
+  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch one, for example
+         ollama pull qwen3
+     Shoal finds it by itself.
+  3. See Shoal work without any model:
+         shoal demo
+`shoal doctor` shows what was looked for."""
+
+KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+
+
+def say(text: str) -> None:
+    """To the person; their screen being gone is no reason to fail."""
+    with suppress(OSError):
+        print(f"shoal: {text}", file=sys.stderr, flush=True)
+
+
+def explain(error: BaseException) -> str:
+    """The sentence for anything that can end a command."""
+    error = unwrapped(error)
+    match error:
+        case errors.ModelError():
+            return _model(error)
+        case errors.NoModel():
+            return NO_MODEL
+        case errors.SettingsError(path=path, line=line):
+            return f"{_where(path, line)}{error}"
+        case errors.ShoalError():
+            return str(error)
+        case OSError():
+            return _system(error)
+        case _:
+            return (
+                f"Something in Shoal broke that should not: {type(error).__name__}: {error}\n"
+                "What was said so far is kept on disk. Run it again with --debug to see where it broke."
+            )
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """The one error inside a group of one: leaving a session passes errors through task groups."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def ending(finished: Finished) -> str:
+    """Why a turn ended before it was done."""
+    match finished.reason:
+        case "done":
+            return ""
+        case "max_turns":
+            return f"The turn limit is reached: {finished.detail}. Allow more with --max-turns."
+        case "budget":
+            return f"The budget is reached: {finished.detail}. Allow more with --max-budget-usd."
+        case "deadline":
+            return f"Stopped: {finished.detail}. Allow more time with --deadline."
+        case "interrupted":
+            return "Interrupted."
+        case "model_error" | "store_error" | "error":
+            if isinstance(finished.error, BaseException):
+                return explain(finished.error)
+            return finished.detail or "The turn failed."
+
+
+def how_to_go_on(session: str) -> str:
+    return f"The session is kept. Go on with it:  shoal --resume {session}"
+
+
+def _model(error: errors.ModelError) -> str:
+    said = str(error).rstrip()
+    match error:
+        case errors.Unauthorized():
+            variable = KEY_VARIABLES.get(error.provider)
+            ways = [f"Set {variable} to a valid key" if variable and variable not in said else ""]
+            return _joined(said, *ways, "`shoal doctor` shows which variables are set.")
+        case errors.UnknownModel():
+            return _joined(said, "Choose one with --model NAME or --model PROVIDER:NAME.")
+        case errors.ConnectionLost():
+            return _joined(
+                said, "Check the network and the base URL; `shoal doctor` shows which one is used."
+            )
+        case errors.Transient():
+            return _joined(said, "It was asked again as often as makes sense. Try later, or another --model.")
+        case errors.ContextTooLong():
+            return _joined(said, "Start a new session, or use a model with a larger window.")
+        case errors.ReplayMismatch():
+            return _joined(said, "Record the run again with --record, if the change is meant.")
+        case _:
+            return said
+
+
+def _system(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"The disk is full{where}. Make room, then go on with --continue."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return (
+                f"Not allowed to write or read here{where}: {error.strerror}. "
+                "Make it accessible, or choose another home with SHOAL_HOME=DIRECTORY."
+            )
+        case _:
+            return f"{error.strerror or error}{where}."
+
+
+def _where(path: object, line: int | None) -> str:
+    if path is None:
+        return ""
+    return f"{path}:{line}: " if line is not None else f"{path}: "
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(_ended(part) for part in parts if part)
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "?", "!", "…", "\n")) else f"{text}."
+
+
+def listed(names: Iterable[str], *, most: int = 8) -> str:
+    shown = list(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more

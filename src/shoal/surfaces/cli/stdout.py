@@ -1,0 +1,58 @@
+"""Standard output as programs read it: whole lines of bytes, never holding up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+
+from shoal.core.errors import ShoalError
+
+ATOMIC = 4096
+"""A pipe that polls writable takes at least this much without blocking (PIPE_BUF on Linux)."""
+
+
+class ReaderGone(ShoalError):
+    """Nobody reads the output any more."""
+
+
+class OutputLost(ShoalError):
+    """The output goes where it cannot be written."""
+
+
+class Stdout:
+    """Writes when the reader is ready, so that signals and deadlines are served while it is not.
+
+    The descriptor stays in blocking mode: it may be a terminal that other programs share.
+    """
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._whole = asyncio.Lock()
+
+    async def write(self, data: bytes) -> None:
+        async with self._whole:
+            rest = memoryview(data)
+            while rest:
+                if not self._poll.poll(0):
+                    await self._ready()
+                rest = rest[self._some(rest[:ATOMIC]) :]
+
+    def _some(self, piece: memoryview) -> int:
+        try:
+            return os.write(self._fd, piece)
+        except BrokenPipeError as error:
+            raise ReaderGone("nobody reads the output any more") from error
+        except OSError as error:
+            raise OutputLost(f"Standard output cannot be written: {error.strerror}.") from error
+
+    async def _ready(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_writer(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_writer(self._fd)

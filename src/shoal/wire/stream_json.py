@@ -1,0 +1,244 @@
+"""The stream-json protocol: one JSON object a line, out for what happens and in for prompts and control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.errors import ShoalError
+from shoal.core.events import EndReason, MessageAdded
+from shoal.core.messages import ContentBlock, Message, Text, Thinking
+from shoal.core.usage import Usage
+from shoal.wire.content import load, message_from
+
+Subtype: TypeAlias = Literal["success", "error_max_turns", "error_max_budget_usd", "error_during_execution"]
+
+_SUBTYPES: dict[EndReason, Subtype] = {
+    "done": "success",
+    # An API failure is a success of the program that is an error of the answer: readers look at `is_error`.
+    "model_error": "success",
+    "max_turns": "error_max_turns",
+    "budget": "error_max_budget_usd",
+}
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """What goes out; `type` comes first on every line."""
+
+
+class Init(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    subtype: Literal["init"] = "init"
+    cwd: str
+    session_id: str
+    tools: Sequence[str]
+    mcp_servers: Sequence[Mapping[str, str]] = ()
+    model: str
+    permission_mode: str = msgspec.field(name="permissionMode")
+    slash_commands: Sequence[str] = ()
+    api_key_source: str = msgspec.field(name="apiKeySource", default="none")
+    agents: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    plugins: Sequence[Mapping[str, str]] = ()
+    output_style: str = "default"
+    shoal_version: str
+    uuid: str
+
+
+class StateChanged(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """Whether a turn is running; only a program that feeds us by stream-json is told."""
+
+    subtype: Literal["session_state_changed"] = "session_state_changed"
+    state: Literal["running", "idle"]
+    session_id: str
+    uuid: str
+
+
+class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    subtype: Literal["compact_boundary"] = "compact_boundary"
+    compact_metadata: Mapping[str, Any]
+    session_id: str
+    uuid: str
+
+
+class AssistantLine(Line, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
+    message: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class UserLine(Line, frozen=True, kw_only=True, tag_field="type", tag="user"):
+    message: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class StreamEvent(Line, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
+    """A piece of an answer while it is being written, in the shape of the Messages API's events."""
+
+    event: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class ModelSpent(Struct, frozen=True, kw_only=True, rename="camel"):
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+    web_search_requests: int = 0
+    cost_usd: float = msgspec.field(name="costUSD")
+
+
+class Denial(Struct, frozen=True, kw_only=True):
+    tool_name: str
+    tool_use_id: str
+    tool_input: Mapping[str, Any]
+
+
+class Result(Line, frozen=True, kw_only=True, tag_field="type", tag="result"):
+    subtype: Subtype
+    is_error: bool
+    duration_ms: int
+    duration_api_ms: int
+    num_turns: int
+    result: str
+    stop_reason: str | None = None
+    session_id: str
+    total_cost_usd: float | None
+    usage: Usage
+    model_usage: Mapping[str, ModelSpent] = msgspec.field(name="modelUsage")
+    permission_denials: Sequence[Denial]
+    api_error_status: int | None = None
+    errors: Sequence[str] = ()
+    uuid: str
+
+
+def subtype_of(reason: EndReason) -> Subtype:
+    return _SUBTYPES.get(reason, "error_during_execution")
+
+
+def model_usage(spent: Mapping[str, tuple[Usage, float]]) -> dict[str, ModelSpent]:
+    return {
+        model: ModelSpent(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_input_tokens=usage.cache_read_input_tokens,
+            cache_creation_input_tokens=usage.cache_creation_input_tokens,
+            cost_usd=usd,
+        )
+        for model, (usage, usd) in spent.items()
+    }
+
+
+def message_line(added: MessageAdded, session: str) -> AssistantLine | UserLine:
+    """A message as it entered the conversation, under the id it has in the transcript."""
+    content = [_block(block) for block in added.message.content]
+    if added.message.role == "user":
+        return UserLine(message={"role": "user", "content": content}, session_id=session, uuid=added.entry)
+    message = {
+        "id": added.message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": added.model,
+        "content": content,
+        "stop_reason": added.stop_reason or None,
+        "stop_sequence": None,
+        "usage": added.usage or Usage(),
+    }
+    return AssistantLine(message=message, session_id=session, uuid=added.entry)
+
+
+def delta_event(kind: Literal["text", "thinking"], text: str) -> dict[str, Any]:
+    delta = {"type": f"{kind}_delta", kind: text}
+    return {"type": "content_block_delta", "index": 0, "delta": delta}
+
+
+def answered(request_id: str, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The answer to a control request; the id stands inside `response`."""
+    inner = {"subtype": "success", "request_id": request_id, "response": dict(response or {})}
+    return {"type": "control_response", "response": inner}
+
+
+def refused(request_id: str, error: str) -> dict[str, Any]:
+    inner = {"subtype": "error", "request_id": request_id, "error": error}
+    return {"type": "control_response", "response": inner}
+
+
+def _block(block: ContentBlock) -> Any:
+    raw = msgspec.to_builtins(block)
+    if isinstance(block, Thinking):
+        # Left out elsewhere when empty, but readers of this protocol index into it.
+        raw["signature"] = block.signature
+    return raw
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A `user` line: something to do."""
+
+    message: Message
+    left_out: tuple[str, ...] = ()
+    """Types of content blocks that are not known here."""
+
+
+class Control(Struct, frozen=True, kw_only=True):
+    """A `control_request` line: wants an answer."""
+
+    id: str
+    subtype: str
+    body: Mapping[str, Any]
+
+
+class Other(Struct, frozen=True, kw_only=True):
+    """A line of a type that asks nothing of us, such as `keep_alive`."""
+
+    type: str
+
+
+Incoming: TypeAlias = Prompt | Control | Other
+
+
+class BadLine(ShoalError):
+    """A line of input that is not of the protocol."""
+
+
+def incoming(line: bytes) -> Incoming:
+    """The meaning of one line of input; raises `BadLine` with what is wrong about it."""
+    raw = _object(line)
+    match raw.get("type"):
+        case "user":
+            return _prompt(raw)
+        case "control_request":
+            request = raw.get("request")
+            if not isinstance(request, Mapping) or not isinstance(request.get("subtype"), str):
+                raise BadLine('a control_request needs "request": {"subtype": …}')
+            return Control(id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request)
+        case str() as other:
+            return Other(type=other)
+        case _:
+            raise BadLine('it has no "type"; lines are {"type": "user", "message": {…}} or control requests')
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    try:
+        raw = load(line)
+    except ValueError as error:
+        raise BadLine(f"it is not JSON ({error})") from error
+    if not isinstance(raw, dict):
+        raise BadLine("it is not a JSON object")
+    return raw
+
+
+def _prompt(raw: Mapping[str, Any]) -> Prompt:
+    message = raw.get("message")
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
+        raise BadLine('a user line needs "message": {"role": "user", "content": text or blocks}')
+    parsed, left_out = message_from({"role": "user", "content": message["content"]})
+    if all(isinstance(block, Text) and not block.text.strip() for block in parsed.content):
+        raise BadLine("the message has no content that is known here")
+    return Prompt(message=parsed, left_out=left_out)

@@ -1,0 +1,26 @@
+"""A project, a home and the program for every test of the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from shoal_process import Program
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def shoal(project: Path) -> Program:
+    return Program(project)
+
+
+@pytest.fixture
+def home() -> Path:
+    return Path(os.environ["SHOAL_HOME"])

@@ -1,0 +1,87 @@
+"""The real program as a process of its own, in a project and a home of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.testing.servers import MockServer
+
+PATIENCE = 20.0
+MODEL = "anthropic:claude-haiku-5-5"
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The object of `--output-format json`, or the last line of stream-json."""
+        return self.lines[-1]
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Program:
+    """`shoal`, started as a person would."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self.env: dict[str, str] = {}
+
+    def talks_to(self, server: MockServer) -> None:
+        self.env |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-for-tests"}
+
+    @asynccontextmanager
+    async def started(
+        self, *arguments: str | bytes, prefix: tuple[str, ...] = (), **env: str
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        process = await asyncio.create_subprocess_exec(
+            *prefix,
+            sys.executable,
+            "-m",
+            "shoal",
+            *arguments,
+            cwd=self.project,
+            env=os.environ | self.env | env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=1 << 24,
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def __call__(
+        self, *arguments: str | bytes, stdin: bytes = b"", prefix: tuple[str, ...] = (), **env: str
+    ) -> Ran:
+        async with self.started(*arguments, prefix=prefix, **env) as process:
+            return await ended(process, stdin)
+
+
+async def ended(process: asyncio.subprocess.Process, stdin: bytes = b"") -> Ran:
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    assert b"Traceback" not in err, err.decode()
+    return Ran(code=process.returncode, out=out, err=err.decode(errors="replace"))

@@ -1,0 +1,254 @@
+"""`shoal -p`: one prompt in, one result out, and an exit code that tells how it ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shoal_process import MODEL, Program, ended
+
+from shoal.core.messages import Text
+from shoal.core.usage import Usage
+from shoal.testing import messages_server
+from shoal.testing.replies import Answer, Delay, call
+
+
+def prompts(server: object, request: int = 0) -> str:
+    """The text of the last user message of a request."""
+    last = server.requests[request].body["messages"][-1]["content"]  # type: ignore[attr-defined]
+    return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
+
+
+def transcript(home: Path, session: str) -> list[dict]:
+    (path,) = home.glob(f"projects/*/{session}.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_text_is_the_answer_alone_on_stdout(shoal: Program) -> None:
+    async with messages_server(["Forty-two."]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "What is six times seven?", "--model", MODEL)
+    assert (ran.code, ran.text) == (0, "Forty-two.\n")
+    assert "six times seven" in prompts(server)
+
+
+async def test_the_prompt_may_come_from_stdin_and_joins_the_argument(shoal: Program) -> None:
+    async with messages_server(["one", "two"]) as server:
+        shoal.talks_to(server)
+        assert (await shoal("-p", "--model", MODEL, stdin="grüß dich".encode())).code == 0
+        assert (await shoal("-p", "Review this:", "--model", MODEL, stdin=b"- old\n+ new\n")).code == 0
+    assert "grüß dich" in prompts(server, 0)
+    assert "Review this:\n\n- old\n+ new" in prompts(server, 1)
+
+
+async def test_bytes_that_are_not_utf8_are_replaced_and_told(shoal: Program) -> None:
+    async with messages_server(["one"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", b"caf\xe9", "--model", MODEL, stdin=b"\xff\xfe rest")
+    assert ran.code == 0
+    assert "caf\ufffd" in prompts(server)
+    assert "\ufffd\ufffd rest" in prompts(server)
+    assert "The prompt is not UTF-8" in ran.err
+    assert "Standard input is not UTF-8" in ran.err
+
+
+@pytest.mark.spec("TRN-03")
+async def test_progress_is_on_stderr_and_only_the_answer_on_stdout(shoal: Program, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    mind = [["Let me look.", call("Read", file_path="a.txt")], "It says hello."]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "read a.txt", "--model", MODEL)
+    assert ran.text == "It says hello.\n"
+    assert "Read" in ran.err
+    assert "\x1b" not in ran.err
+
+
+async def test_quiet_leaves_stderr_empty(shoal: Program, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    async with messages_server([call("Read", file_path="a.txt"), "done"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "read a.txt", "--model", MODEL, "--quiet")
+    assert (ran.code, ran.text, ran.err) == (0, "done\n", "")
+
+
+@pytest.mark.spec("USR-19")
+async def test_json_is_the_result_object_with_the_providers_own_count(shoal: Program) -> None:
+    usage = Usage(input_tokens=1000, output_tokens=50, cache_read_input_tokens=7)
+    async with messages_server([Answer(content=(Text(text="hi"),), usage=usage)]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hello", "--model", MODEL, "--output-format", "json")
+    assert len(ran.lines) == 1
+    result = ran.result
+    assert (result["type"], result["subtype"], result["is_error"]) == ("result", "success", False)
+    assert (result["result"], result["num_turns"], result["permission_denials"]) == ("hi", 1, [])
+    assert result["usage"]["input_tokens"] == 1000
+    assert result["usage"]["cache_read_input_tokens"] == 7
+    (spent,) = result["modelUsage"].values()
+    assert spent["outputTokens"] == 50
+    assert result["total_cost_usd"] == pytest.approx(spent["costUSD"])
+    assert result["total_cost_usd"] > 0
+    assert result["duration_ms"] >= result["duration_api_ms"] >= 0
+
+
+async def test_stream_json_tells_every_message_under_its_id_in_the_transcript(
+    shoal: Program, project: Path, home: Path
+) -> None:
+    (project / "a.txt").write_text("hello\n")
+    mind = [call("Read", file_path="a.txt"), "It says hello."]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "read", "--model", MODEL, "--output-format", "stream-json", "--verbose")
+    init, *messages, result = ran.lines
+    assert (init["type"], init["subtype"], init["permissionMode"]) == ("system", "init", "default")
+    assert init["cwd"] == str(project)
+    assert {"Read", "Bash"} <= set(init["tools"])
+    assert [line["type"] for line in messages] == ["assistant", "user", "assistant"]
+    assert messages[1]["message"]["content"][0]["type"] == "tool_result"
+    assert (result["type"], result["result"], result["num_turns"]) == ("result", "It says hello.", 2)
+    assert {line["session_id"] for line in ran.lines} == {init["session_id"]}
+    assert all(line["parent_tool_use_id"] is None for line in messages)
+    written = [entry["uuid"] for entry in transcript(home, init["session_id"])]
+    assert [line["uuid"] for line in messages] == written[-3:]
+
+
+async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
+    async with messages_server(["one two three four"]) as server:
+        shoal.talks_to(server)
+        wanted = ("--output-format", "stream-json", "--include-partial-messages")
+        ran = await shoal("-p", "count", "--model", MODEL, *wanted)
+    pieces = [line["event"]["delta"]["text"] for line in ran.lines if line["type"] == "stream_event"]
+    assert len(pieces) > 1
+    assert "".join(pieces) == "one two three four"
+
+
+async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, project: Path) -> None:
+    async with messages_server([call("Bash", command="touch x"), "I could not."]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "make x", "--model", MODEL, "--output-format", "json")
+    (denial,) = ran.result["permission_denials"]
+    assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
+    assert ran.code == 0
+    assert not (project / "x").exists()
+
+
+async def test_an_allowed_tool_runs_without_asking(shoal: Program, project: Path) -> None:
+    async with messages_server([call("Bash", command="touch x"), "Made it."]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "make x", "--model", MODEL, "--allowed-tools", "Bash(touch:*)")
+    assert (ran.code, ran.text) == (0, "Made it.\n")
+    assert (project / "x").exists()
+
+
+@pytest.mark.spec("RUN-01")
+async def test_the_turn_limit_exits_3(shoal: Program, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    async with messages_server(lambda _: call("Read", file_path="a.txt")) as server:
+        shoal.talks_to(server)
+        flags = ("--max-turns", "2", "--output-format", "json")
+        ran = await shoal("-p", "read for ever", "--model", MODEL, *flags)
+    assert ran.code == 3
+    assert (ran.result["subtype"], ran.result["is_error"]) == ("error_max_turns", True)
+    assert ran.result["num_turns"] == server.count == 2
+    assert "--max-turns" in ran.err
+    assert f"shoal --resume {ran.result['session_id']}" in ran.err
+
+
+async def test_a_spent_budget_exits_3(shoal: Program, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    dear = Usage(input_tokens=2_000_000, output_tokens=1)
+    answer = Answer(content=(call("Read", file_path="a.txt", call_id="toolu_1"),), usage=dear)
+    async with messages_server(lambda _: answer) as server:
+        shoal.talks_to(server)
+        flags = ("--max-budget-usd", "0.01", "--output-format", "json")
+        ran = await shoal("-p", "read", "--model", MODEL, *flags)
+    assert (ran.code, ran.result["subtype"], server.count) == (3, "error_max_budget_usd", 1)
+    assert ran.result["total_cost_usd"] > 0.01
+
+
+@pytest.mark.spec("USR-07")
+async def test_the_deadline_exits_4(shoal: Program) -> None:
+    async with messages_server([["late", Delay(seconds=60)]]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "wait", "--model", MODEL, "--deadline", "0.3s", "--output-format", "json")
+    assert (ran.code, ran.result["subtype"]) == (4, "error_during_execution")
+    assert ran.result["duration_ms"] < 5000
+    assert "deadline" in ran.err
+
+
+async def test_a_reader_that_goes_away_ends_the_run_quietly(shoal: Program) -> None:
+    async with messages_server(["word " * 50_000]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "talk", "--model", MODEL, "--output-format", "stream-json") as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.stdout is not None
+            await process.stdout.readline()
+            process.stdout._transport.close()  # type: ignore[attr-defined]
+            assert await process.wait() == 141
+            assert process.stderr is not None
+            assert b"rror" not in await process.stderr.read()
+
+
+async def test_no_color_and_a_pipe_mean_no_escape_codes(shoal: Program) -> None:
+    async with messages_server(["plain"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hi", "--model", MODEL, NO_COLOR="1", FORCE_COLOR="1")
+    assert b"\x1b" not in ran.out
+    assert "\x1b" not in ran.err
+
+
+async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Program, home: Path) -> None:
+    async with messages_server(["a1", "a2", "a3", "a4"]) as server:
+        shoal.talks_to(server)
+        common = ("--model", MODEL, "--output-format", "json")
+        first = (await shoal("-p", "q1", *common)).result["session_id"]
+        assert (await shoal("-p", "q2", "-c", *common)).result["session_id"] == first
+        assert (await shoal("-p", "q3", "-r", first[:8], *common)).result["session_id"] == first
+        forked = (await shoal("-p", "q4", "-r", first, "--fork-session", *common)).result["session_id"]
+    assert forked != first
+    said = [message["role"] for message in server.requests[3].body["messages"]]
+    assert said == ["user", "assistant"] * 3 + ["user"]
+    assert len(transcript(home, first)) < len(transcript(home, forked))
+
+
+async def test_a_given_session_id_is_kept(shoal: Program, home: Path) -> None:
+    mine = "6f1c0d7e-3b1a-4b7e-9a55-0a2f3d4c5b6a"
+    async with messages_server(["hi"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hi", "--model", MODEL, "--session-id", mine, "--output-format", "json")
+    assert ran.result["session_id"] == mine
+    assert transcript(home, mine)
+
+
+async def test_without_persistence_nothing_is_written(shoal: Program, home: Path) -> None:
+    async with messages_server(["hi"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hi", "--model", MODEL, "--no-session-persistence")
+    assert ran.code == 0
+    assert not list(home.rglob("*.jsonl"))
+
+
+async def test_a_recorded_run_replays_without_a_server(shoal: Program, tmp_path: Path) -> None:
+    tape = tmp_path / "tape.jsonl"
+    async with messages_server(["recorded"]) as server:
+        shoal.talks_to(server)
+        assert (await shoal("-p", "hi", "--model", MODEL, "--record", str(tape))).code == 0
+    again = await shoal("-p", "hi", "--model", f"replay:{tape}")
+    assert (again.code, again.text) == (0, "recorded\n")
+    other = await shoal("-p", "something else", "--model", f"replay:{tape}")
+    assert other.code == 1
+    assert "something else" in other.err
+    assert "--record" in other.err
+
+
+async def test_prompts_wait_for_a_slow_pipe(shoal: Program) -> None:
+    async with messages_server(["ok"]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "--model", MODEL) as process:
+            assert process.stderr is not None
+            told = await process.stderr.readline()
+            ran = await ended(process, b"finally")
+    assert b"waiting for the prompt" in told
+    assert ran.text == "ok\n"

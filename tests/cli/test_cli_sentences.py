@@ -1,0 +1,76 @@
+"""Every error ends as a sentence that says what to do next."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from shoal.core import errors
+from shoal.core.events import Finished
+from shoal.core.ids import LEAD
+from shoal.core.usage import Usage
+from shoal.surfaces.cli.sentences import ending, explain, how_to_go_on
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (errors.Unauthorized("no", provider="anthropic", status=401), "Set ANTHROPIC_API_KEY"),
+        (errors.Unauthorized("no", provider="openai", status=401), "Set OPENAI_API_KEY"),
+        (errors.Unauthorized("no", provider="anthropic", status=401), "shoal doctor"),
+        (errors.UnknownModel("There is no model 'x'."), "--model"),
+        (errors.ConnectionLost("nobody answers"), "base URL"),
+        (errors.RateLimited("slow down", status=429), "Try later"),
+        (errors.ContextTooLong("too long"), "larger window"),
+        (errors.ReplayMismatch("- a\n+ b"), "+ b. Record the run again with --record"),
+        (errors.NoModel("none"), "shoal demo"),
+        (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
+        (errors.MissingExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
+        (OSError(errno.ENOSPC, "No space left on device", "/h/x"), "The disk is full (/h/x). Make room"),
+        (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "SHOAL_HOME"),
+        (KeyError("x"), "--debug"),
+    ],
+)
+def test_an_error_is_told_with_what_to_do(error: Exception, advice: str) -> None:
+    assert advice in explain(error)
+
+
+def test_an_error_in_task_groups_is_told_as_itself() -> None:
+    inner = errors.BudgetError("cannot be kept")
+    assert explain(ExceptionGroup("outer", [ExceptionGroup("inner", [inner])])) == "cannot be kept"
+
+
+def test_a_key_variable_that_was_named_already_is_not_named_twice() -> None:
+    error = errors.Unauthorized("401. Set ANTHROPIC_API_KEY.", provider="anthropic", status=401)
+    assert explain(error).count("ANTHROPIC_API_KEY") == 1
+
+
+def finished(reason: str, **more: object) -> Finished:
+    facts = {"text": "", "detail": "d", "requests": 1, "usage": Usage(), "cost_usd": None}
+    return Finished(agent=LEAD, reason=reason, duration_ms=1, duration_api_ms=1, **facts | more)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("done", ""),
+        ("max_turns", "--max-turns"),
+        ("budget", "--max-budget-usd"),
+        ("deadline", "--deadline"),
+        ("interrupted", "Interrupted"),
+        ("store_error", "d"),
+    ],
+)
+def test_a_turn_that_was_not_finished_says_why(reason: str, said: str) -> None:
+    assert said in ending(finished(reason))
+
+
+def test_a_failed_turn_is_told_as_its_error() -> None:
+    error = errors.Unauthorized("no", provider="openai", status=401)
+    assert "OPENAI_API_KEY" in ending(finished("model_error", error=error))
+
+
+def test_the_way_on_is_a_command_to_type() -> None:
+    assert how_to_go_on("abc").endswith("shoal --resume abc")

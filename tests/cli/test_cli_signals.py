@@ -1,0 +1,99 @@
+"""Signals end a headless run in order, and a killed one can be gone on with."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from shoal_process import MODEL, Program, ended
+
+from shoal.testing import messages_server
+from shoal.testing.replies import Delay, call
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_signal_ends_the_turn_saves_the_session_and_tells_how_to_go_on(
+    shoal: Program, home: Path, number: signal.Signals, code: int
+) -> None:
+    async with messages_server([["never", Delay(seconds=60)], "went on"]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "q1", "--model", MODEL, "--output-format", "json") as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            await server.arrived(1)
+            process.send_signal(number)
+            ran = await ended(process)
+        assert ran.code == code
+        assert ran.result["subtype"] == "error_during_execution"
+        session = ran.result["session_id"]
+        assert f"shoal --resume {session}" in ran.err
+        again = await shoal("-p", "q2", "--model", MODEL, "-r", session)
+    assert (again.code, again.text) == (0, "went on\n")
+    assert [m["role"] for m in server.requests[1].body["messages"]] == ["user"]
+
+
+async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: Program, project: Path) -> None:
+    command = "echo $$ > pid; exec sleep 300"
+    async with messages_server([call("Bash", command=command)]) as server:
+        shoal.talks_to(server)
+        flags = ("--allowedTools", "Bash", "--output-format", "stream-json")
+        async with shoal.started("-p", "sleep", "--model", MODEL, *flags) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            while json.loads(await process.stdout.readline())["type"] != "assistant":
+                pass
+            while not (project / "pid").exists() or not (project / "pid").read_text():
+                await process_alive(process)
+            process.send_signal(signal.SIGINT)
+            ran = await ended(process)
+    pid = int((project / "pid").read_text())
+    assert ran.code == 130
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def process_alive(process: object) -> None:
+    import asyncio
+
+    assert process.returncode is None  # type: ignore[attr-defined]
+    await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("TRN-01", "TRN-02")
+async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: Program, project: Path) -> None:
+    (project / "a.txt").write_text("hello\n")
+    mind = [call("Read", file_path="a.txt"), ["never", Delay(seconds=60)], "went on"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "q1", "--model", MODEL, "--output-format", "stream-json") as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            session = json.loads(await process.stdout.readline())["session_id"]
+            await server.arrived(2)
+            process.kill()
+            await process.wait()
+        again = await shoal("-p", "q2", "--model", MODEL, "--resume", session)
+    assert (again.code, again.text) == (0, "went on\n")
+    said = server.requests[2].body["messages"]
+    assert [message["role"] for message in said] == ["user", "assistant", "user"]
+    kinds = [block["type"] for block in said[2]["content"]]
+    assert kinds == ["tool_result", "text"]
+
+
+async def test_a_reader_that_does_not_read_cannot_hold_up_a_signal(shoal: Program) -> None:
+    async with messages_server(["word " * 200_000]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "talk", "--model", MODEL, "--output-format", "stream-json") as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdout._transport.pause_reading()  # type: ignore[union-attr]
+            await server.arrived(1)
+            while server.answered < 1:
+                await process_alive(process)
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
+            code = await process.wait()
+    assert code == 130

@@ -1,0 +1,109 @@
+"""What the program answers before any model is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from shoal_process import Program
+
+from shoal.surfaces.cli import flags
+from shoal.surfaces.cli.main import COMMANDS, root, run
+
+
+def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
+    shown = CliRunner().invoke(root, ["--help"]).output
+    for part in ("Examples:", "git diff | shoal -p", "Commands:", "doctor", "--allowed-tools", "Exit codes:"):
+        assert part in shown
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Usage: shoal {name}" in shown
+    assert f"  shoal {name}" in shown
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    script = (
+        "import sys; from shoal.surfaces.cli.main import run\n"
+        "run(['--help']); run(['--version'])\n"
+        "print([m for m in ('httpx', 'rich', 'asyncio', 'msgspec', 'shoal.app.session') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "[]"
+    assert "\nshoal 0." in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--modle", "x", "-p", "hi"], "Did you mean '--model'?"),
+        (["-p", "hi", "--output-format", "xml"], "'--output-format': 'xml' is not one of 'text', 'json'"),
+        (["-p", "hi", "--max-turns", "0"], "--max-turns"),
+        (["-p", "hi", "--max-budget-usd", "-1"], "--max-budget-usd"),
+        (["-p", "hi", "--deadline", "soon"], "90s, 10m, 2h"),
+        (["-p", "hi", "--session-id", "7"], "is not a UUID"),
+        (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),
+        (["-p", "fix", "the", "tests"], "put it in quotes; left over: 'the tests'"),
+        (["docter"], "Did you mean the command `shoal doctor`?"),
+        (["--debug", "doctor"], "A command comes first"),
+        (["-p", "hi", "-r"], "--resume needs the id of a session"),
+        (["-p", "hi", "-c", "-r", "abc"], "exclude each other"),
+        (["-p", "hi", "--fork-session"], "needs a session to copy"),
+        (["-p", "hi", "-c", "--session-id", "6f1c0d7e-3b1a-4b7e-9a55-0a2f3d4c5b6a"], "add --fork-session"),
+        (["-p", "hi", "-c", "--no-session-persistence"], "keeps nothing"),
+        (["-p", "hi", "--input-format", "stream-json"], "needs --output-format stream-json"),
+        (["-p", "hi", "--include-partial-messages"], "needs --output-format stream-json"),
+        (["-p", "hi", "--output-format=stream-json", "--input-format=stream-json"], "leave PROMPT out"),
+        (["doctor", "--jsno"], "Did you mean '--json'?"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_what_was_meant(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert "--help" in err
+
+
+async def test_no_prompt_at_all_is_wrong_usage(shoal: Program) -> None:
+    ran = await shoal("-p")
+    assert (ran.code, ran.out) == (2, b"")
+    assert 'shoal -p "…"' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("value", "rules"),
+    [
+        (["Read,Edit"], ("Read", "Edit")),
+        (["Read Edit"], ("Read", "Edit")),
+        (["Bash(git log:*), Bash(a, b)"], ("Bash(git log:*)", "Bash(a, b)")),
+        (["Read", "Edit,Write"], ("Read", "Edit", "Write")),
+    ],
+)
+def test_rules_may_be_repeated_or_listed_with_parentheses_respected(
+    value: list[str], rules: tuple[str, ...]
+) -> None:
+    assert flags.rules(value) == rules
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("5", 5), ("1.5", 1.5), ("90s", 90), ("10m", 600), ("2h", 7200)]
+)
+def test_a_deadline_is_written_as_people_write_times(given: str, seconds: float) -> None:
+    assert flags.duration(given) == seconds
+
+
+def test_both_spellings_mean_the_same_option() -> None:
+    for spelling in ("--allowedTools", "--allowed-tools"):
+        with root.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
+            assert context.params["allowed_tools"] == ("Read",)
+    for spelling in ("--disallowedTools", "--disallowed-tools"):
+        with root.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
+            assert context.params["disallowed_tools"] == ("Read",)

@@ -1,0 +1,209 @@
+"""The lines that programs read from and write to a headless run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shoal.core.events import MessageAdded
+from shoal.core.ids import LEAD, EntryId
+from shoal.core.messages import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from shoal.core.usage import Usage
+from shoal.wire.content import dump
+from shoal.wire.stream_json import (
+    BadLine,
+    Control,
+    Denial,
+    Init,
+    Other,
+    Prompt,
+    Result,
+    answered,
+    delta_event,
+    incoming,
+    message_line,
+    model_usage,
+    refused,
+    subtype_of,
+)
+
+
+def plain(line: object) -> dict:
+    return json.loads(dump(line))
+
+
+def added(message: Message, **more: object) -> MessageAdded:
+    return MessageAdded(agent=LEAD, entry=EntryId("e-1"), message=message, **more)
+
+
+def test_an_assistant_line_carries_the_transcripts_id_and_what_the_provider_said() -> None:
+    message = Message(role="assistant", content=(Text(text="hi"), ToolUse(id="t1", name="Read", input={})))
+    usage = Usage(input_tokens=3, output_tokens=2, cache_read_input_tokens=1)
+    line = plain(
+        message_line(
+            added(message, model="m-1", message_id="msg_1", usage=usage, stop_reason="tool_use"), "s-1"
+        )
+    )
+    assert line == {
+        "type": "assistant",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "m-1",
+            "content": [
+                {"type": "text", "text": "hi"},
+                {"type": "tool_use", "id": "t1", "name": "Read", "input": {}},
+            ],
+            "stop_reason": "tool_use",
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": 3,
+                "output_tokens": 2,
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 1,
+            },
+        },
+        "parent_tool_use_id": None,
+        "session_id": "s-1",
+        "uuid": "e-1",
+    }
+
+
+def test_thinking_always_has_a_signature() -> None:
+    message = Message(role="assistant", content=(Thinking(thinking="hm"), RedactedThinking(data="xx")))
+    content = plain(message_line(added(message, model="m"), "s"))["message"]["content"]
+    assert content == [
+        {"type": "thinking", "thinking": "hm", "signature": ""},
+        {"type": "redacted_thinking", "data": "xx"},
+    ]
+
+
+def test_a_tool_result_is_a_user_line() -> None:
+    message = Message(role="user", content=(ToolResult(tool_use_id="t1", content="no", is_error=True),))
+    line = plain(message_line(added(message), "s-1"))
+    assert line["type"] == "user"
+    assert line["message"] == {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "no", "is_error": True}],
+    }
+    assert line["parent_tool_use_id"] is None
+    assert line["uuid"] == "e-1"
+
+
+def test_init_comes_with_the_names_that_readers_look_for() -> None:
+    init = Init(
+        cwd="/p",
+        session_id="s",
+        tools=("Read",),
+        model="m",
+        permission_mode="plan",
+        shoal_version="1",
+        uuid="u",
+    )
+    line = plain(init)
+    assert list(line)[:2] == ["type", "subtype"]
+    assert (line["type"], line["subtype"], line["permissionMode"]) == ("system", "init", "plan")
+    assert line["agents"] == line["mcp_servers"] == line["slash_commands"] == []
+    assert line["apiKeySource"] == "none"
+
+
+def test_a_result_states_every_field_even_when_it_is_empty() -> None:
+    result = Result(
+        subtype="success",
+        is_error=False,
+        duration_ms=5,
+        duration_api_ms=4,
+        num_turns=2,
+        result="done",
+        session_id="s",
+        total_cost_usd=None,
+        usage=Usage(input_tokens=7),
+        model_usage=model_usage({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
+        permission_denials=[Denial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})],
+        uuid="u",
+    )
+    line = plain(result)
+    needed = (
+        "type subtype is_error duration_ms duration_api_ms num_turns result session_id total_cost_usd usage "
+        "modelUsage permission_denials api_error_status uuid"
+    )
+    assert set(needed.split()) <= set(line)
+    assert line["modelUsage"]["m"]["costUSD"] == 0.5
+    assert line["modelUsage"]["m"]["inputTokens"] == 7
+    assert line["usage"]["input_tokens"] == 7
+    assert line["permission_denials"] == [
+        {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "ls"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "subtype"),
+    [
+        ("done", "success"),
+        ("model_error", "success"),
+        ("max_turns", "error_max_turns"),
+        ("budget", "error_max_budget_usd"),
+        ("deadline", "error_during_execution"),
+        ("interrupted", "error_during_execution"),
+        ("store_error", "error_during_execution"),
+    ],
+)
+def test_the_subtype_follows_the_reason(reason: str, subtype: str) -> None:
+    assert subtype_of(reason) == subtype
+
+
+def test_pieces_of_an_answer_look_like_the_providers_events() -> None:
+    assert delta_event("text", "he") == {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "he"},
+    }
+    assert delta_event("thinking", "hm")["delta"] == {"type": "thinking_delta", "thinking": "hm"}
+
+
+def test_answers_to_control_requests_hold_the_id_inside() -> None:
+    assert answered("r1", {"a": 1}) == {
+        "type": "control_response",
+        "response": {"subtype": "success", "request_id": "r1", "response": {"a": 1}},
+    }
+    assert refused("r2", "no")["response"] == {"subtype": "error", "request_id": "r2", "error": "no"}
+
+
+def test_a_user_line_is_a_prompt_whether_its_content_is_text_or_blocks() -> None:
+    line = (
+        b'{"type":"user","message":{"role":"user","content":"go"},"session_id":"","parent_tool_use_id":null}'
+    )
+    assert incoming(line) == Prompt(message=Message(role="user", content=(Text(text="go"),)))
+    blocks = (
+        b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"go"},{"type":"odd"}]}}'
+    )
+    assert incoming(blocks) == Prompt(
+        message=Message(role="user", content=(Text(text="go"),)), left_out=("odd",)
+    )
+
+
+def test_control_requests_and_other_lines_are_told_apart() -> None:
+    control = incoming(b'{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}')
+    assert control == Control(id="r", subtype="interrupt", body={"subtype": "interrupt"})
+    assert incoming(b'{"type":"keep_alive"}') == Other(type="keep_alive")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{half", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[1]", "not a JSON object"),
+        (b"{}", 'no "type"'),
+        (b'{"type":"user"}', 'needs "message"'),
+        (b'{"type":"user","message":{"content":7}}', 'needs "message"'),
+        (b'{"type":"user","message":{"role":"user","content":[{"type":"odd"}]}}', "no content"),
+        (b'{"type":"user","message":{"role":"user","content":"  "}}', "no content"),
+        (b'{"type":"control_request","request_id":"r"}', 'needs "request"'),
+    ],
+)
+def test_a_line_of_another_shape_is_refused_with_what_is_wrong(line: bytes, complaint: str) -> None:
+    with pytest.raises(BadLine, match=complaint):
+        incoming(line)
