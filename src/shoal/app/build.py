@@ -268,10 +268,12 @@ def _split(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tools(options: Options, shells: Shells) -> dict[str, Tool]:
+    from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
     from shoal.tools.files import file_tools
+    from shoal.tools.webfetch import web_tools
 
-    tools = (*file_tools(), *shell_tools(shells), *options.tools)
+    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *options.tools)
     # A tool denied as a whole is not even shown to the model.
     denied = {rule.tool for rule in map(parse_rule, _split(options.disallowed_tools)) if rule.pattern is None}
     return {tool.schema.name: tool for tool in tools if tool.schema.name not in denied}
