@@ -34,6 +34,7 @@ def test_paths_are_relative_to_where_the_agent_stands(workspace: LocalWorkspace,
     assert workspace.locate("../x.py") == root / "x.py"
     assert workspace.locate("/etc/passwd") == Path("/etc/passwd")
     assert workspace.locate("~/x") == Path("~/x").expanduser()
+    assert workspace.locate("~root/x") == root / "a/~root/x"
 
 
 def test_it_does_not_move_outside_or_to_what_is_no_directory(workspace: LocalWorkspace, root: Path):
@@ -138,6 +139,8 @@ def test_a_name_that_is_not_utf_8_is_found_by_its_shown_form(workspace: LocalWor
     Path(os.fsdecode(raw)).write_text("x")
     assert os.fsencode(workspace.locate("caf\\xe9\\x0a.txt")) == raw
     assert workspace.read(workspace.locate("caf\udce9\n.txt")) == b"x"
+    (root / "dir").mkdir()
+    assert workspace.locate("dir\\x2f\\x2e\\x2e") == root / "dir\\x2f\\x2e\\x2e"
 
 
 @pytest.mark.spec("USR-28")

@@ -69,6 +69,10 @@ async def ask(agent: Agent, request: Request) -> tuple[Reply, RequestId]:
         raise
     seconds = agent.clock.monotonic() - ear.since
     agent.api_seconds += seconds
+    if not reply.counted:
+        request_id = ear.request
+        await ear.lost("the provider reported no usage", billed=True, retry_in=None)
+        return reply, request_id
     cost = agent.purse.settle(agent.model.card, reply.usage)
     await agent.tell(
         RequestSettled(

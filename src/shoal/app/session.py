@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
+from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
     Event,
     Finished,
     Journaled,
+    Noted,
     SessionEnded,
     SessionStarted,
     TurnEnded,
@@ -25,10 +27,13 @@ from shoal.core.identity import assume
 from shoal.core.ids import SessionId
 from shoal.core.messages import Message, user
 from shoal.runs.channel import Channel
+from shoal.wire.control import Command, Interrupt, SetModel, SetPermissionMode, Stop
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
     from shoal.app.build import Parts
+    from shoal.app.undo import TurnTaken
+    from shoal.workspaces.checkpoints import UndoReport
 
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
@@ -63,6 +68,8 @@ class Session:
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
         self.turn = 0
+        self.stopping = asyncio.Event()
+        """Set when a program asked the run to end; surfaces end it."""
         self.notes: list[str] = []
         """What a person should know about how the session came up."""
 
@@ -82,7 +89,7 @@ class Session:
         from shoal.app.build import build
 
         try:
-            self.parts: Parts = await build(self._options, self._tell, self._exit)
+            self.parts: Parts = await build(self._options, self, self._exit)
             self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
             await self._come_up()
         except BaseException:
@@ -93,7 +100,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
-            await self._tell(SessionEnded(agent=self.agent.identity.agent))
+            await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
 
@@ -124,11 +131,69 @@ class Session:
         """Let the conversation go on from a summary of itself."""
         await compaction.compact(self.agent, "manual", wish=wish)
 
+    async def set_model(self, name: str) -> None:
+        """Ask another model from the next request on."""
+        old = self.agent.model
+        self.agent.model = await self.parts.choose(name)
+        await old.aclose()
+
+    def set_mode(self, mode: Mode) -> None:
+        self.parts.permissions.mode = mode
+
+    def turns(self) -> tuple[TurnTaken, ...]:
+        """The turns one can go back before, oldest first; none where nothing is kept."""
+        return () if self.parts.past is None else self.parts.past.turns()
+
+    async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
+        """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
+        from shoal.app import undo
+
+        if self.parts.past is None:
+            raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
+        chosen = undo.turn_to_undo(self.turns(), turn)
+        report = self.parts.past.checkpoints.undo(chosen.turn)
+        if conversation:
+            messages = undo.messages_at(self.parts.past.transcript, chosen.after)
+            self.agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
+        await self.tell(undo.undone(report, conversation=conversation))
+        return report
+
+    async def obey(self, command: Command) -> Any:
+        """What a program at the control socket asks for."""
+        match command:
+            case Interrupt():
+                return {"interrupted": await self.interrupt()}
+            case SetModel(model=name):
+                await self.set_model(name)
+                return {"model": self.agent.model.card.id}
+            case SetPermissionMode(mode=mode):
+                self.set_mode(mode)
+                return {"mode": mode}
+            case Stop():
+                self.stopping.set()
+                await self.interrupt()
+                return {"stopping": True}
+            case _:
+                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": self.agent.purse.usd}
+
+    def emit(self, event: Journaled) -> None:
+        """Tell an event from code that cannot wait."""
+        self._keep(event)
+        if self._channel is not None:
+            self._channel.push(event)
+
+    def note(self, text: str) -> None:
+        """Tell the person something they should know."""
+        self.emit(Noted(agent=self.agent.identity.agent, text=text))
+
     async def _come_up(self) -> None:
         parts = self.parts
         self.turn = parts.turns_before
+        if parts.interrupted is not None:
+            self.agent.conversation.add(parts.interrupted, meta=True)
+        parts.desk.withdraw_left_over()
         self.notes.extend(parts.notes)
-        await self._tell(
+        await self.tell(
             SessionStarted(
                 agent=self.agent.identity.agent,
                 session=self.id,
@@ -141,14 +206,19 @@ class Session:
             )
         )
 
-    async def _tell(self, event: Event) -> None:
-        # Kept before anyone hears of it: what a surface has shown is on the record.
+    async def tell(self, event: Event) -> None:
+        self._keep(event)
+        if self._channel is not None:
+            await self._channel.put(event)
+
+    def _keep(self, event: Event) -> None:
+        # On the record before anyone hears of it: what a surface has shown is kept.
         if isinstance(event, Journaled):
             self.parts.journal.append(event)
         if self.parts.control is not None:
             self.parts.control.publish(event)
-        if self._channel is not None:
-            await self._channel.put(event)
+        if self.parts.debug is not None:
+            self.parts.debug.note(event)
 
     async def _take_turn(self, prompt: Message, channel: Channel) -> None:
         agent = self.agent
@@ -183,8 +253,13 @@ class Session:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
-            await self._tell(
-                TurnStarted(agent=self.agent.identity.agent, turn=self.turn, prompt=prompt.text[:PREVIEW])
+            await self.tell(
+                TurnStarted(
+                    agent=self.agent.identity.agent,
+                    turn=self.turn,
+                    prompt=prompt.text[:PREVIEW],
+                    after=self.agent.conversation.last,
+                )
             )
             async with self.agent.clock.deadline(self._time_left()):
                 return await run(self.agent, prompt), None
@@ -227,7 +302,7 @@ class Session:
             duration_ms=milliseconds,
         )
         try:
-            await self._tell(event)
+            await self.tell(event)
         except StoreError:
             # The record is what failed: the caller still gets its `Finished`.
             if ended.reason != "store_error":

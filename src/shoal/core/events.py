@@ -45,6 +45,8 @@ class TurnStarted(Journaled, frozen=True):
     turn: int
     prompt: str
     """A preview."""
+    after: EntryId | None = None
+    """Where the conversation stood, for going back there; None at its very start."""
 
 
 class RequestSent(Journaled, frozen=True):
@@ -113,6 +115,16 @@ class ConversationCompacted(Journaled, frozen=True):
 class FileChanged(Journaled, frozen=True):
     turn: int
     path: str
+
+
+class Undone(Journaled, frozen=True):
+    """Files, and if `conversation` the conversation too, are as they were before `turn`."""
+
+    turn: int
+    conversation: bool
+    restored: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
 
 
 class Noted(Journaled, frozen=True):

@@ -7,7 +7,8 @@ import re
 from pathlib import PurePath
 
 _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+# Only what `shown` escapes: no slash or dot can come of it.
+_ESCAPED = re.compile(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
 
 
 def shown(path: PurePath | str) -> str:

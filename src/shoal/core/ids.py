@@ -21,6 +21,10 @@ class Ids:
     def __init__(self, seed: int | None = None) -> None:
         self.random = random.Random(seed)  # noqa: S311 - identifiers and jitter, not secrets
 
+    def branch(self) -> Ids:
+        """Another source, for work whose timing must not change what this one gives."""
+        return Ids(self.random.getrandbits(64))
+
     def uuid(self) -> str:
         # As uuid.uuid4() does, without the cost of building a UUID object.
         bits = self.random.getrandbits(128) & ~(0xF << 76) | (4 << 76)

@@ -12,12 +12,13 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import PROVIDERS, similar, version_of
+from shoal.models import catalogue
 from shoal.models.chat_body import Dialect
 from shoal.models.faults import Asked
 from shoal.models.http import Deadlines, Endpoint, fetched
 
 _AGENT = {"User-Agent": "shoal"}
+_MESSAGES_VERSION = "2023-06-01"
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     key_variable: str = ""
 
 
-_PROVIDERS: Mapping[str, Provider] = {
+PROVIDERS: Mapping[str, Provider] = {
     "anthropic": Provider(
         api="messages",
         base_url="https://api.anthropic.com",
@@ -38,7 +39,7 @@ _PROVIDERS: Mapping[str, Provider] = {
     ),
     "ollama": Provider(api="chat", base_url="http://127.0.0.1:11434/v1"),
 }
-assert set(_PROVIDERS) == set(PROVIDERS)
+assert set(PROVIDERS) == set(catalogue.PROVIDERS)
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ class Access(Struct, frozen=True, kw_only=True):
 
 def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) -> Model:
     """The model, asked once per request; `PatientModel` asks again. Raises `UnknownModel`, `BadRequest`."""
-    known = _PROVIDERS.get(provider)
+    known = PROVIDERS.get(provider)
     if known is None:
         raise UnknownModel(
             f"There is no provider {provider!r}; there are {', '.join(PROVIDERS)}. "
@@ -68,13 +69,13 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
         model=card.id,
         url=_joined(base, *paths),
         key_variable=known.key_variable,
-        similar=similar(card.id),
+        similar=catalogue.similar(card.id),
     )
     endpoint = Endpoint(
         asked,
         headers=_AGENT | _headers(known.api, access),
         clock=clock,
-        deadlines=access.deadlines or _usual_deadlines(provider),
+        deadlines=access.deadlines or usual_deadlines(provider),
         proxy=access.proxy,
     )
     if known.api == "messages":
@@ -86,7 +87,7 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
     return ChatModel(card, endpoint, _dialect(provider, card.id, base))
 
 
-def _usual_deadlines(provider: str) -> Deadlines:
+def usual_deadlines(provider: str) -> Deadlines:
     if provider == "anthropic":  # which sends pings
         return Deadlines()
     # No byte comes while a model reasons, or while a local server loads it or reads a long prompt.
@@ -96,7 +97,7 @@ def _usual_deadlines(provider: str) -> Deadlines:
 def _headers(api: str, access: Access) -> dict[str, str]:
     key, token = (access.api_key or "").strip(), (access.auth_token or "").strip()
     if api == "messages":
-        headers = {"anthropic-version": "2023-06-01"}
+        headers = {"anthropic-version": _MESSAGES_VERSION}
         if key:
             headers["x-api-key"] = key
         if token:
@@ -110,8 +111,9 @@ def _dialect(provider: str, model: str, base_url: str) -> Dialect:
         return Dialect(thinking="budget")
     host = urlsplit(base_url).hostname or ""
     if not host.endswith(("openai.com", "azure.com")):
-        return Dialect()
-    version = version_of(model)
+        # A small model of one's own may talk for ever; a hosted one has its own limit.
+        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
+    version = catalogue.version_of(model)
     return Dialect(
         limit="max_completion_tokens",
         thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
@@ -132,7 +134,7 @@ def _joined(base_url: str, version: str, path: str) -> str:
 
 async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> list[str]:
     """The models of an Ollama that runs at the address; none when nobody answers quickly."""
-    base = urlsplit(base_url or _PROVIDERS["ollama"].base_url)
+    base = urlsplit(base_url or PROVIDERS["ollama"].base_url)
     found = await fetched(urlunsplit(base._replace(path="/api/tags")), clock=SystemClock(), within=within)
     rows: Any = found.get("models") if isinstance(found, dict) else None
     if not isinstance(rows, list):

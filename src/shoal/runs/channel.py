@@ -23,6 +23,10 @@ class Channel:
         while len(self._events) >= self._size and not self._closed:
             self._writable.clear()
             await self._writable.wait()
+        self.push(event)
+
+    def push(self, event: Event) -> None:
+        """As `put`, for the rare event told by code that cannot wait: it may pass the bound."""
         if self._closed:
             return
         self._events.append(event)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -96,6 +95,8 @@ def _wrong(name: str, value: Any, schema: Mapping[str, Any], error: msgspec.Vali
 
 
 def _unknown(name: str, tool: str, parameters: Mapping[str, Parameter]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, parameters, n=1)
     meant = f" Did you mean `{close[0]}`?" if close else ""
     return f"`{_short(name)}` is not an argument of {tool}.{meant}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from shoal.core.differences import difference
@@ -32,6 +31,8 @@ def closest_place(text: str, piece: str) -> str:
 
 def _closest_start(lines: list[str], wanted: list[str]) -> int | None:
     """The index of the first line of the closest stretch of as many lines as are wanted."""
+    import difflib
+
     anchors = _anchors(lines, wanted)
     best, best_ratio = None, 0.4
     text = "\n".join(wanted)[:_LONGEST_COMPARED]
@@ -49,6 +50,8 @@ def _closest_start(lines: list[str], wanted: list[str]) -> int | None:
 
 def _anchors(lines: list[str], wanted: list[str]) -> list[int]:
     """Starts of stretches that have a line in common with what is wanted, or one much like its longest."""
+    import difflib
+
     places: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
         places.setdefault(line.strip(), []).append(number)

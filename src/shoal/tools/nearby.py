@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 from pathlib import Path
@@ -26,6 +25,8 @@ def state_of(path: Path) -> os.stat_result | None:
 
 def missing(path: Path, site: Site) -> Outcome:
     """A failed outcome that names close matches, or the nearest directory that exists."""
+    import difflib
+
     told = f"{shown(path)} does not exist."
     if not path.parent.is_dir():
         there = next((parent for parent in path.parents if parent.is_dir()), Path("/"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import stat
 from pathlib import Path
@@ -140,6 +139,8 @@ def _image(path: Path, media_type: str, size: int, site: Site) -> Outcome:
             f"{shown(path)} is a picture ({media_type}) of {size:,} bytes; {LARGEST_IMAGE:,} can be shown. "
             "Make a smaller copy with a command and read that."
         )
+    import base64
+
     data = base64.b64encode(site.workspace.read(path)).decode()
     told = Text(text=f"{shown(path)}: {media_type}, {size:,} bytes")
     return Outcome(content=(told, Image(source=Base64Source(media_type=media_type, data=data))))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import sysconfig
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,12 +30,17 @@ class Found(Struct, frozen=True, kw_only=True):
 
 def program(site: Site) -> str | None:
     """Where rg is: on the PATH, or where Python's packages put their programs."""
+    import shutil
+    import sysconfig
+
     found = shutil.which("rg", path=site.env.get("PATH"))
     return found or shutil.which("rg", path=sysconfig.get_path("scripts"))
 
 
 async def ripgrep(site: Site, arguments: Sequence[str], *, rg: str, cwd: Path, most: int) -> Found:
     """What `rg arguments` prints, at most `most` bytes of it; then it is stopped."""
+    import tempfile
+
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as complaints:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,6 @@ def private_directory(path: Path) -> None:
 class Index:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checked = False
 
     def append(self, change: Change) -> None:
         self._append(
@@ -72,24 +72,14 @@ class Index:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         encoded = json.dumps(line).encode() + b"\n"
-        if not self._checked:
-            encoded = self._after_torn_line() + encoded
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        private_directory(self.path.parent)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            written = os.write(descriptor, encoded)
-            if written != len(encoded):
-                self._checked = False
-                raise OSError(28, "the disk is full")
+            size = os.fstat(descriptor).st_size
+            # A line that was cut, by a process that died or a disk that was full, is ended first.
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                encoded = b"\n" + encoded
+            if os.write(descriptor, encoded) != len(encoded):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
-        self._checked = True
-
-    def _after_torn_line(self) -> bytes:
-        """A newline, where the last line was cut by a process that died or a disk that was full."""
-        private_directory(self.path.parent)
-        try:
-            with self.path.open("rb") as file:
-                file.seek(-1, os.SEEK_END)
-                return b"" if file.read(1) == b"\n" else b"\n"
-        except OSError:
-            return b""

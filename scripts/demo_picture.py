@@ -1,0 +1,191 @@
+"""Draws docs/pictures/demo.svg from a real run of `shoal demo`; standard library only.
+
+Usage: python3 scripts/demo_picture.py [COMMAND …]   (default: shoal demo)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
+COLUMNS, ROWS = 80, 24
+
+CELL, LINE, LEFT, TOP, BOTTOM = 8.43, 19.0, 22.0, 58.0, 22.0
+PAPER, FRAME, INK, DIM = "#10171e", "#26313c", "#d5dde5", "#7f8d9a"
+COLOURS = {31: "#f07178", 32: "#8bd47b", 33: "#f2c572", 34: "#7aa8f0", 36: "#5fc9d8"}
+FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
+
+_CODE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
+
+
+class Style(NamedTuple):
+    colour: str = INK
+    bold: bool = False
+    italic: bool = False
+
+
+class Cell(NamedTuple):
+    character: str
+    style: Style
+
+
+BLANK = Cell(" ", Style())
+
+
+class Page:
+    """What the run left on the terminal, scrolled-off rows included."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Cell]] = [[]]
+        self.row = self.column = 0
+        self.style = Style()
+
+    def feed(self, text: str) -> None:
+        at = 0
+        while at < len(text):
+            code = _CODE.match(text, at)
+            if code is not None:
+                self._obey(code[1], code[2])
+                at = code.end()
+            else:
+                self._put(text[at])
+                at += 1
+
+    def _obey(self, numbers: str, letter: str) -> None:
+        if letter == "m":
+            self._restyle([int(number or 0) for number in numbers.split(";")])
+        elif letter == "A":
+            self.row -= int(numbers or 1)
+        elif letter == "C":
+            self.column += int(numbers or 1)
+        elif letter == "J":
+            del self.rows[self.row + 1 :]
+            del self.rows[self.row][self.column :]
+
+    def _restyle(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if number == 0:
+                self.style = Style()
+            elif number == 1:
+                self.style = self.style._replace(bold=True)
+            elif number == 2:
+                self.style = self.style._replace(colour=DIM)
+            elif number == 3:
+                self.style = self.style._replace(italic=True)
+            elif number in COLOURS:
+                self.style = self.style._replace(colour=COLOURS[number])
+
+    def _put(self, character: str) -> None:
+        if character == "\r":
+            self.column = 0
+        elif character == "\n":
+            self.row += 1
+            if self.row == len(self.rows):
+                self.rows.append([])
+        else:
+            row = self.rows[self.row]
+            row.extend([BLANK] * (self.column + 1 - len(row)))
+            row[self.column] = Cell(character, self.style)
+            self.column += 1
+
+
+def run(command: list[str]) -> str:
+    """What the command writes to a terminal of 80 × 24."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(ROWS))
+        os.environ.pop("NO_COLOR", None)
+        os.execvp(command[0], command)  # noqa: S606 - the person names the command
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        sys.exit(f"`{' '.join(command)}` failed, so there is nothing to draw.")
+    return b"".join(parts).decode()
+
+
+def drawn(rows: list[list[Cell]], title: str) -> str:
+    while rows and not any(cell.character.strip() for cell in rows[-1]):
+        rows.pop()
+    wide, high = LEFT * 2 + CELL * COLUMNS, TOP + LINE * len(rows) + BOTTOM
+    lights = "".join(
+        f'<circle cx="{22 + 20 * place}" cy="21" r="6" fill="{colour}"/>'
+        for place, colour in enumerate(("#f07178", "#f2c572", "#8bd47b"))
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high:.0f}" '
+            f'width="{wide:.0f}" height="{high:.0f}" role="img" aria-label="{escape(title)}">',
+            f'<rect x=".5" y=".5" width="{wide - 1:.0f}" height="{high - 1:.0f}" rx="10" '
+            f'fill="{PAPER}" stroke="{FRAME}"/>',
+            lights,
+            f'<text x="{wide / 2:.0f}" y="26" text-anchor="middle" fill="{DIM}" '
+            f'font-family="system-ui,sans-serif" font-size="13">{escape(title)}</text>',
+            f'<g font-family="{FONT}" font-size="14" fill="{INK}" xml:space="preserve">',
+            *(line for number, row in enumerate(rows) if (line := _line(row, TOP + LINE * number))),
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _line(row: list[Cell], y: float) -> str:
+    pieces = []
+    for start, style, text in _runs(row):
+        # The length is fixed, so that columns stay columns in whatever font is there.
+        attributes = f'x="{LEFT + CELL * start:.1f}" textLength="{CELL * len(text):.1f}"'
+        if style.colour != INK:
+            attributes += f' fill="{style.colour}"'
+        if style.bold:
+            attributes += ' font-weight="700"'
+        if style.italic:
+            attributes += ' font-style="italic"'
+        pieces.append(f"<tspan {attributes}>{escape(text, quote=False)}</tspan>")
+    return f'<text y="{y:.1f}">{"".join(pieces)}</text>' if pieces else ""
+
+
+def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
+    """Neighbours of one style together; spaces at the ends of a run are left out."""
+    runs: list[tuple[int, Style, str]] = []
+    start = 0
+    while start < len(row):
+        end = start
+        while end < len(row) and row[end].style == row[start].style:
+            end += 1
+        text = "".join(cell.character for cell in row[start:end])
+        lead = len(text) - len(text.lstrip())
+        if text.strip():
+            runs.append((start + lead, row[start].style, text.strip()))
+        start = end
+    return runs
+
+
+def main(command: list[str]) -> None:
+    page = Page()
+    page.feed(run(command))
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    PICTURE.write_text(drawn(page.rows, " ".join(command)), encoding="utf-8")
+    print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["shoal", "demo"])

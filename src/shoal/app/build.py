@@ -1,0 +1,327 @@
+"""The composition root: picks the implementations and introduces them to each other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+import shoal
+from shoal.agent.agent import Agent, Bounds, Surroundings
+from shoal.agent.conversation import Conversation
+from shoal.app.choosing import chosen_model
+from shoal.app.history import History, open_history
+from shoal.app.options import Options
+from shoal.app.prompt import system_prompt
+from shoal.app.settings import Settings, load_settings
+from shoal.app.undo import Past
+from shoal.backends.processes import GuardedProcesses
+from shoal.core.budget import Limits, Purse
+from shoal.core.errors import SettingsError
+from shoal.core.events import FileChanged
+from shoal.core.filenames import shown
+from shoal.core.identity import Identity
+from shoal.core.ids import LEAD, Ids
+from shoal.core.messages import Message
+from shoal.core.ports import Journal, Model, Transcript
+from shoal.core.tools import Tool
+from shoal.policy.permissions import RulePermissions
+from shoal.policy.rules import Rule, parse_rule, split_rules
+from shoal.runs.control import ControlServer
+from shoal.runs.desk import FileDesk
+from shoal.runs.inlet import Steering
+from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.results import FileResults
+from shoal.stores.files.transcripts import FileTranscript
+from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.tools.shells import Shells
+from shoal.wire.transcript import Lines
+from shoal.workspaces.checkpoints import Checkpoints
+from shoal.workspaces.local import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+    from shoal.stores.files.debug import DebugLog
+
+
+class Parts(Struct, kw_only=True):
+    """What a session is made of, for the session and the surfaces."""
+
+    settings: Settings
+    agent: Agent
+    workspace: LocalWorkspace
+    permissions: RulePermissions
+    desk: FileDesk
+    steering: Steering
+    journal: Journal
+    debug: DebugLog | None
+    control: ControlServer | None
+    past: Past | None
+    """What can be undone; None where nothing is kept."""
+    choose: Callable[[str], Awaitable[Model]]
+    interrupted: Message | None
+    """Results for the calls an earlier process of this session left without one."""
+    turns_before: int
+    notes: tuple[str, ...]
+    started: float
+    version: str = shoal.__version__
+
+
+class _Record(Struct, frozen=True, kw_only=True):
+    """Where the session's record is kept, on disk or, for one that keeps nothing, in memory."""
+
+    directory: Path
+    transcript: Transcript
+    journal: Journal
+    checkpoints: Checkpoints
+
+
+class _Reach(Struct, frozen=True, kw_only=True):
+    """What the agent can touch, and what may stop it."""
+
+    workspace: LocalWorkspace
+    permissions: RulePermissions
+    desk: FileDesk
+    processes: GuardedProcesses
+    shells: Shells
+    granted: tuple[Path, ...]
+
+
+async def build(options: Options, session: Session, leave: AsyncExitStack) -> Parts:
+    """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
+    started = options.clock.monotonic()
+    cwd = _project(options.cwd)
+    settings = load_settings(cwd=cwd, given=options.settings)
+    ids = Ids(options.seed)
+    history = open_history(options, settings.home, str(cwd), ids)
+    if history.lock is not None:
+        leave.callback(history.lock.release)
+
+    async def choose(name: str | None) -> Model:
+        return await chosen_model(name, settings, options.clock, ids)
+
+    model = await _model(options, choose)
+    leave.push_async_callback(model.aclose)
+    record = _record(options, settings, cwd, history, leave)
+    identity = Identity(session=history.session)
+    reach = await _reach(options, settings, cwd, record, session, ids, leave)
+    steering = Steering()
+    agent = Agent(
+        identity=identity,
+        model=model,
+        system=system_prompt(
+            cwd=cwd,
+            clock=options.clock,
+            granted=reach.granted,
+            instead=options.system_prompt,
+            also=options.append_system_prompt,
+        ),
+        tools=_tools(options, reach.shells),
+        conversation=Conversation(
+            record.transcript, options.clock, ids, messages=history.messages, last=history.last
+        ),
+        surroundings=Surroundings(
+            workspace=reach.workspace,
+            processes=reach.processes,
+            desk=reach.desk,
+            results=FileResults(record.directory / "results"),
+            env=settings.tool_environment,
+        ),
+        permissions=reach.permissions,
+        purse=Purse(_limits(options, settings), model.card),
+        inlet=steering,
+        tell=session.tell,
+        clock=options.clock,
+        ids=ids,
+        bounds=_bounds(options, settings),
+    )
+    return Parts(
+        settings=settings,
+        agent=agent,
+        workspace=reach.workspace,
+        permissions=reach.permissions,
+        desk=reach.desk,
+        steering=steering,
+        journal=record.journal,
+        debug=_debug(options, settings, history, leave),
+        control=await _control(options, session, record, leave),
+        past=_past(options, settings, history),
+        choose=choose,
+        interrupted=history.interrupted,
+        turns_before=history.turns,
+        notes=(*settings.warnings, *history.notes),
+        started=started,
+    )
+
+
+async def _reach(
+    options: Options,
+    settings: Settings,
+    cwd: Path,
+    record: _Record,
+    session: Session,
+    ids: Ids,
+    leave: AsyncExitStack,
+) -> _Reach:
+    granted = (*options.add_dirs, *map(Path, settings.permissions.additional_directories))
+
+    def changed(turn: int, path: Path) -> None:
+        session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
+
+    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
+    desk = FileDesk(
+        record.directory / "questions",
+        clock=options.clock,
+        emit=session.emit,
+        attended=options.attended,
+        patience=settings.own.question_patience,
+    )
+    processes = GuardedProcesses(options.clock)
+    leave.push_async_callback(processes.aclose)
+    shells = Shells(
+        processes=processes,
+        clock=options.clock,
+        ids=ids.branch(),
+        home=settings.home,
+        env=settings.tool_environment,
+        note=session.note,
+    )
+    return _Reach(
+        workspace=workspace,
+        permissions=_permissions(options, settings, workspace, record.directory),
+        desk=desk,
+        processes=processes,
+        shells=await leave.enter_async_context(shells),
+        granted=granted,
+    )
+
+
+def _project(cwd: Path | None) -> Path:
+    project = (cwd or Path.cwd()).expanduser().resolve()
+    if not project.is_dir():
+        raise SettingsError(f"{project} is not a directory to work in.", path=project)
+    return project
+
+
+async def _model(options: Options, choose: Callable[[str | None], Awaitable[Model]]) -> Model:
+    if options.model is not None and not isinstance(options.model, str):
+        model = options.model
+    else:
+        model = await choose(options.model)
+    if options.record is None:
+        return model
+    from shoal.models.replay import RecordingModel
+
+    return RecordingModel(model, options.record)
+
+
+def _record(
+    options: Options, settings: Settings, cwd: Path, history: History, leave: AsyncExitStack
+) -> _Record:
+    if not options.persist:
+        directory = Path(leave.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
+        return _Record(
+            directory=directory,
+            transcript=MemoryTranscript(),
+            journal=MemoryJournal(options.clock),
+            checkpoints=Checkpoints(directory / "checkpoints"),
+        )
+    durable = settings.own.durable
+    lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
+    transcript = FileTranscript(history.transcript, lines, durable=durable)
+    leave.callback(transcript.close)
+    journal = FileJournal(history.directory / "journal.jsonl", options.clock, durable=durable)
+    leave.callback(journal.close)
+    return _Record(
+        directory=history.directory,
+        transcript=transcript,
+        journal=journal,
+        checkpoints=Checkpoints(history.directory / "checkpoints"),
+    )
+
+
+def _permissions(
+    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path
+) -> RulePermissions:
+    def rules(kind: str, flags: tuple[str, ...] = ()) -> list[Rule]:
+        source = settings.origin(f"permissions.{kind}")
+        given = [parse_rule(rule, source) for rule in getattr(settings.permissions, kind)]
+        return [*(parse_rule(rule, "the command line") for rule in flags), *given]
+
+    mode = options.mode or settings.permissions.default_mode or "default"
+    return RulePermissions(
+        workspace,
+        mode="bypassPermissions" if options.skip_permissions else mode,
+        allow=rules("allow", _split(options.allowed_tools)),
+        ask=rules("ask"),
+        deny=rules("deny", _split(options.disallowed_tools)),
+        readable=[directory / "results"],
+    )
+
+
+def _split(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for flag in flags for rule in split_rules(flag))
+
+
+def _tools(options: Options, shells: Shells) -> dict[str, Tool]:
+    from shoal.tools.askuser import ask_tools
+    from shoal.tools.bash import shell_tools
+    from shoal.tools.files import file_tools
+    from shoal.tools.webfetch import web_tools
+
+    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *options.tools)
+    # A tool denied as a whole is not even shown to the model.
+    denied = {rule.tool for rule in map(parse_rule, _split(options.disallowed_tools)) if rule.pattern is None}
+    return {tool.schema.name: tool for tool in tools if tool.schema.name not in denied}
+
+
+def _limits(options: Options, settings: Settings) -> Limits:
+    own = settings.own
+    return Limits(max_usd=own.max_budget_usd if options.max_budget_usd is None else options.max_budget_usd)
+
+
+def _bounds(options: Options, settings: Settings) -> Bounds:
+    own = settings.own
+    return Bounds(
+        max_turns=options.max_turns or own.max_turns,
+        result_limit=own.output_limit,
+        compact_at=own.compact_at,
+        max_tokens=own.max_output_tokens,
+        thinking_tokens=own.thinking_tokens,
+    )
+
+
+def _debug(options: Options, settings: Settings, history: History, leave: AsyncExitStack) -> DebugLog | None:
+    if not options.debug:
+        return None
+    from shoal.stores.files.debug import DebugLog
+
+    log = DebugLog(settings.home / "debug", history.session, options.clock)
+    leave.callback(log.close)
+    return log
+
+
+async def _control(
+    options: Options, session: Session, record: _Record, leave: AsyncExitStack
+) -> ControlServer | None:
+    if not options.persist:
+        return None
+    assert isinstance(record.journal, FileJournal)
+    return await leave.enter_async_context(
+        ControlServer(
+            record.directory / "control.sock",
+            handle=session.obey,
+            steer=lambda message: session.steer(message.text),
+            position=record.journal.position,
+        )
+    )
+
+
+def _past(options: Options, settings: Settings, history: History) -> Past | None:
+    if not options.persist:
+        return None
+    return Past(home=settings.home, session=history.session, transcript=history.transcript)

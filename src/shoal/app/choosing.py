@@ -1,0 +1,117 @@
+"""Which model a session asks: what was named, what is configured, or what can be found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from shoal.app.settings import Settings
+from shoal.core.clock import Clock
+from shoal.core.errors import NoModel
+from shoal.core.ids import Ids
+from shoal.core.ports import Model
+
+if TYPE_CHECKING:
+    from shoal.models.http import Deadlines
+    from shoal.models.limiter import Limiters
+    from shoal.models.providers import Access
+
+USUAL = "sonnet"
+"""The alias asked for where a provider is configured and no model is named."""
+
+# One for the whole process: agents of several sessions that ask one model back off together.
+_limiters: WeakKeyDictionary[Clock, Limiters] = WeakKeyDictionary()
+
+
+async def chosen_model(name: str | None, settings: Settings, clock: Clock, ids: Ids) -> Model:
+    """Raises `NoModel`, `UnknownModel` or `SettingsError`."""
+    name = name or settings.model
+    if name is None:
+        return await _found(settings, clock, ids)
+    kind, _, rest = name.partition(":")
+    if kind == "scripted" and rest:
+        from shoal.models.scripted import ScriptedModel
+
+        return ScriptedModel.from_file(Path(rest), clock=clock)
+    if kind == "replay" and rest:
+        from shoal.models.replay import ReplayModel
+
+        return ReplayModel(Path(rest))
+    return _asked(name, settings, clock, ids)
+
+
+async def _found(settings: Settings, clock: Clock, ids: Ids) -> Model:
+    access = settings.access
+    if access.anthropic_api_key or access.anthropic_auth_token:
+        return _asked(f"anthropic:{USUAL}", settings, clock, ids)
+    if access.openai_api_key:
+        return _asked(f"openai:{USUAL}", settings, clock, ids)
+    from shoal.models.providers import find_ollama
+
+    local = await find_ollama(ollama_url(settings))
+    if local:
+        return _asked(f"ollama:{local[0]}", settings, clock, ids)
+    raise NoModel("No model is configured, and no local one was found.")
+
+
+def _asked(name: str, settings: Settings, clock: Clock, ids: Ids) -> Model:
+    from shoal.models.catalogue import resolve
+    from shoal.models.limiter import Limiters, Patience, PatientModel
+    from shoal.models.providers import make_model
+
+    own = settings.own
+    facts = {key: msgspec.to_builtins(value) for key, value in own.models.items()}
+    provider, _, card = resolve(name, provider=_configured(settings), models=facts, aliases=own.aliases)
+    access = _access(provider, settings)
+    model = make_model(provider, card, access, clock=clock)
+    if clock not in _limiters:
+        _limiters[clock] = Limiters(clock, ids.branch().random, Patience(outage=own.outage_patience))
+    limiter = _limiters[clock].of(provider, card.id, base_url=access.base_url or "")
+    return PatientModel(model, limiter, clock)
+
+
+def _configured(settings: Settings) -> str | None:
+    """Whose aliases a bare alias is."""
+    access = settings.access
+    if access.anthropic_api_key or access.anthropic_auth_token:
+        return "anthropic"
+    return "openai" if access.openai_api_key else None
+
+
+def _access(provider: str, settings: Settings) -> Access:
+    from shoal.models.providers import PROVIDERS, Access
+
+    given = settings.access
+    key, token, base = {
+        "anthropic": (given.anthropic_api_key, given.anthropic_auth_token, given.anthropic_base_url),
+        "openai": (given.openai_api_key, None, given.openai_base_url),
+        "openrouter": (given.openrouter_api_key, None, None),
+        "ollama": (None, None, ollama_url(settings)),
+    }[provider]
+    return Access(
+        base_url=base,
+        api_key=key,
+        auth_token=token,
+        proxy=settings.proxy_for(base or PROVIDERS[provider].base_url),
+        deadlines=_deadlines(provider, settings),
+    )
+
+
+def _deadlines(provider: str, settings: Settings) -> Deadlines:
+    from shoal.models.providers import usual_deadlines
+
+    usual = usual_deadlines(provider)
+    total, gap = settings.own.request_deadline, settings.own.stream_gap
+    return msgspec.structs.replace(usual, total=total or usual.total, gap=gap or usual.gap)
+
+
+def ollama_url(settings: Settings) -> str | None:
+    """Where Ollama is said to be; its variable may lack the scheme."""
+    host = settings.access.ollama_host
+    if not host:
+        return None
+    base = (host if "://" in host else f"http://{host}").rstrip("/")
+    return base if base.endswith("/v1") else f"{base}/v1"

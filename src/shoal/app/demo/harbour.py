@@ -1,0 +1,60 @@
+"""The demo's project, laid out as real files, and what became of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from msgspec import Struct
+
+TASK = "The tests of this project fail. Find out why and fix the code, not the tests."
+TESTS = ("python3", "-m", "unittest", "-q")
+_SUFFIX = ".txt"
+"""Keeps the project's files from being taken for code of the package they are shipped in."""
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    path: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+def lay_out(directory: Path) -> None:
+    """Write the project; the directory must not hold one yet."""
+    for path, content in _originals():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(content)
+
+
+def changes(directory: Path) -> list[Changed]:
+    """What differs from how the project was laid out, line by line."""
+    found: list[Changed] = []
+    for path, before in _originals():
+        after = (directory / path).read_text(encoding="utf-8")
+        if after != before:
+            lines = list(difflib.ndiff(before.splitlines(), after.splitlines()))
+            found.append(
+                Changed(
+                    path=path,
+                    removed=tuple(line[2:] for line in lines if line.startswith("- ")),
+                    added=tuple(line[2:] for line in lines if line.startswith("+ ")),
+                )
+            )
+    return found
+
+
+def _originals() -> Iterator[tuple[str, str]]:
+    yield from _texts(files("shoal.app.demo") / "project", "")
+
+
+def _texts(directory: Traversable, within: str) -> Iterator[tuple[str, str]]:
+    for entry in sorted(directory.iterdir(), key=lambda each: each.name):
+        if entry.is_dir():
+            yield from _texts(entry, f"{within}{entry.name}/")
+        elif entry.name.endswith(_SUFFIX):
+            yield within + entry.name.removesuffix(_SUFFIX), entry.read_text(encoding="utf-8")

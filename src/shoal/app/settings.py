@@ -1,0 +1,234 @@
+"""What is configured: the environment and the settings files, merged and checked. Only this reads them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.errors import SettingsError
+from shoal.wire.settings import (
+    Document,
+    Own,
+    Rules,
+    holds,
+    known_part,
+    merged,
+    read_document,
+    unknown_keys,
+)
+
+_MANAGED = {
+    "linux": ("/etc/shoal/managed-settings.json", "/etc/claude-code/managed-settings.json"),
+    "darwin": (
+        "/Library/Application Support/Shoal/managed-settings.json",
+        "/Library/Application Support/ClaudeCode/managed-settings.json",
+    ),
+}
+MANAGED = tuple(Path(path) for path in _MANAGED.get(sys.platform, ()))
+
+_VARIABLES = {
+    "anthropic_api_key": "ANTHROPIC_API_KEY",
+    "anthropic_auth_token": "ANTHROPIC_AUTH_TOKEN",
+    "anthropic_base_url": "ANTHROPIC_BASE_URL",
+    "openai_api_key": "OPENAI_API_KEY",
+    "openai_base_url": "OPENAI_BASE_URL",
+    "openrouter_api_key": "OPENROUTER_API_KEY",
+    "ollama_host": "OLLAMA_HOST",
+}
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How providers are reached. None where nobody said."""
+
+    anthropic_api_key: str | None = None
+    anthropic_auth_token: str | None = None
+    anthropic_base_url: str | None = None
+    openai_api_key: str | None = None
+    openai_base_url: str | None = None
+    openrouter_api_key: str | None = None
+    ollama_host: str | None = None
+
+    def __repr__(self) -> str:
+        # Keys end up in no log.
+        given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"Access({', '.join(given)})"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    home: Path
+    access: Access
+    model: str | None
+    """As the environment or a file names it; None where neither does."""
+    permissions: Rules
+    env: Mapping[str, str]
+    """Variables that the settings give to tools."""
+    cleanup_period_days: int
+    own: Own
+    """The settings under `shoal`."""
+    warnings: tuple[str, ...]
+    environ: Mapping[str, str]
+    """The environment of this process, as it was."""
+    documents: tuple[Document, ...]
+    """The files read, the strongest first."""
+
+    def __repr__(self) -> str:
+        return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
+
+    def origin(self, key: str) -> str:
+        """Where a value comes from, for a key like `model`, `shoal.compact_at` or `permissions.allow`."""
+        variables = {"home": _HOMES, "model": _MODELS}.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
+        for variable in variables:
+            if self.environ.get(variable):
+                return f"${variable}"
+        for keys in _places(key):
+            found = [document for document in self.documents if holds(document, keys)]
+            if keys[0] == "env" and key in _VARIABLES:
+                found = [document for document in found if document.trusted]
+            if keys[0] == "permissions" and keys[-1] != "defaultMode":
+                return ", ".join(document.place(keys) for document in found) or "default"
+            if found:
+                return found[0].place(keys)
+        return "default"
+
+    def proxy_for(self, url: str) -> str | None:
+        """The proxy for an address, as the usual variables say it."""
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if host in _LOOPBACK or _excepted(host, self._variable("no_proxy")):
+            return None
+        return self._variable(f"{parts.scheme}_proxy") or self._variable("all_proxy") or None
+
+    def _variable(self, name: str) -> str:
+        return self.environ.get(name) or self.environ.get(name.upper()) or ""
+
+    @property
+    def tool_environment(self) -> dict[str, str]:
+        """What a process that a tool starts finds in its environment."""
+        return {**self.environ, **self.env}
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _excepted(host: str, exceptions: str) -> bool:
+    names = [name.strip().lstrip(".") for name in exceptions.split(",") if name.strip()]
+    return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
+
+
+_HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
+_MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+
+
+def _places(key: str) -> tuple[tuple[str, ...], ...]:
+    if key == "model":
+        return (("shoal", "model"), *(("env", variable) for variable in _MODELS), ("model",))
+    if key in _VARIABLES:
+        return (("env", _VARIABLES[key]),)
+    return (tuple(key.split(".")),)
+
+
+def load_settings(
+    *,
+    cwd: Path,
+    environ: Mapping[str, str] | None = None,
+    given: str | None = None,
+    managed: Sequence[Path] = MANAGED,
+) -> Settings:
+    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
+    environ = dict(os.environ if environ is None else environ)
+    home = find_home(environ, cwd)
+    documents = tuple(_documents(home, cwd, given, managed))
+    known = known_part(merged(documents))
+    trusted = known_part(merged([document for document in documents if document.trusted]))
+    # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
+    reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
+    permissions, refused = _own_authority(known.permissions, trusted.permissions)
+    named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
+    configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
+    return Settings(
+        home=home,
+        access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
+        model=named or known.shoal.model or configured or known.model,
+        permissions=permissions,
+        env=_texts(known.env),
+        cleanup_period_days=known.cleanup_period_days,
+        own=known.shoal,
+        warnings=(*refused, *(warning for document in documents for warning in unknown_keys(document))),
+        environ=environ,
+        documents=documents,
+    )
+
+
+def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:
+    """A project's files may come from anyone: they cannot turn the asking off."""
+    if rules.default_mode != "bypassPermissions" or trusted.default_mode == rules.default_mode:
+        return rules, ()
+    told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
+    return replace(rules, default_mode=trusted.default_mode), (told,)
+
+
+def home_directory() -> Path:
+    """The home of this process, for what needs no other setting."""
+    return find_home(os.environ, Path.cwd())
+
+
+def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where all state lives: `$SHOAL_HOME`, else `$CLAUDE_CONFIG_DIR`, else `~/.claude`."""
+    for variable in _HOMES:
+        if environ.get(variable):
+            return cwd / Path(environ[variable]).expanduser()
+    if environ.get("HOME"):
+        return Path(environ["HOME"]) / ".claude"
+    try:
+        return Path.home() / ".claude"
+    except RuntimeError as error:
+        raise SettingsError(
+            "This user has no home directory. Say where to keep state with SHOAL_HOME=DIRECTORY."
+        ) from error
+
+
+def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]) -> Iterator[Document]:
+    for path in managed:
+        yield from _from_file(path, trusted=True)
+    if given is not None:
+        yield _given(given, cwd)
+    project = cwd / ".claude"
+    if project.resolve() != home.resolve():
+        yield from _from_file(project / "settings.local.json", trusted=False)
+        yield from _from_file(project / "settings.json", trusted=False)
+    yield from _from_file(home / "settings.json", trusted=True)
+
+
+def _given(given: str, cwd: Path) -> Document:
+    if given.lstrip().startswith("{"):
+        return read_document(given, name="--settings", path=None, trusted=True)
+    path = cwd / Path(given).expanduser()
+    for document in _from_file(path, trusted=True):
+        return document
+    raise SettingsError(
+        f"There is no settings file {path}. --settings takes the path of a file, or JSON.", path=path
+    )
+
+
+def _from_file(path: Path, *, trusted: bool) -> Iterator[Document]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise SettingsError(f"The settings in {path} cannot be read: {error.strerror}.", path=path) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
+    yield read_document(text, name=str(path), path=path, trusted=trusted)
+
+
+def _texts(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()
+    }

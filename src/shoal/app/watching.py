@@ -1,0 +1,103 @@
+"""Looking on at a run from another process: through its socket while it lives, else in its journal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.errors import NoSuchSession, ShoalError, StoreError
+from shoal.core.events import Event, Journaled, SessionEnded
+from shoal.core.ids import SessionId
+from shoal.runs.client import ControlClient
+from shoal.stores.files.journal import follow_journal, read_journal
+from shoal.stores.files.locks import is_held
+from shoal.stores.files.places import run_directory
+from shoal.stores.files.sessions import list_sessions
+from shoal.wire.control import Gap, Subscribe
+from shoal.wire.journal import Unknown
+
+Seen: TypeAlias = Event | Unknown
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    session: SessionId
+    home: Path
+
+    @property
+    def directory(self) -> Path:
+        return run_directory(self.home, self.session)
+
+    @property
+    def is_live(self) -> bool:
+        return is_held(self.home, self.session)
+
+
+def live_runs(home: Path, cwd: Path) -> list[Run]:
+    """Those of this directory that a process works on now, the one with the newest words first."""
+    sessions = (glance.session for glance in list_sessions(home, str(cwd)))
+    return [Run(session=session, home=home) for session in sessions if is_held(home, session)]
+
+
+def find_run(home: Path, name: str) -> Run:
+    """The run of the session with this id, or whose id alone starts so."""
+    runs = home / "shoal" / "runs"
+    names = sorted(entry.name for entry in runs.iterdir()) if runs.is_dir() else []
+    found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
+    if len(found) != 1:
+        why = f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
+        raise NoSuchSession(f"{name!r} names no run in {runs}: {why}.", path=runs)
+    return Run(session=SessionId(found[0]), home=home)
+
+
+async def watch(run: Run) -> AsyncIterator[Seen]:
+    """All that happened so far, then all that happens, until the run ends."""
+    offset = 0
+    while run.is_live:
+        try:
+            client = await ControlClient.open(run.directory / "control.sock")
+        except StoreError:
+            break
+        async with client:
+            told = _Told(offset)
+            async for seen in told.through(client, run):
+                yield seen
+        if told.ended:
+            return
+        offset = told.offset
+    async for recorded in follow_journal(run.directory / "journal.jsonl", offset, alive=lambda: run.is_live):
+        yield recorded.event
+
+
+class _Told:
+    """What one connection brought, and where the journal goes on from there."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.ended = False
+
+    async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Seen]:
+        journal = run.directory / "journal.jsonl"
+        try:
+            start = int((await client.request(Subscribe()))["offset"])
+        except ShoalError:
+            return
+        for recorded in read_journal(journal, self.offset):
+            if recorded.offset >= start:
+                break
+            self.offset = recorded.next
+            yield recorded.event
+        self.offset, journaled = start, 0
+        async for event in client.events():
+            if isinstance(event, Gap):
+                self.offset = event.offset
+                return
+            self.ended = isinstance(event, SessionEnded)
+            journaled += isinstance(event, Journaled)
+            yield event
+        # The run's process may have died between writing an event and telling it.
+        for recorded in islice(read_journal(journal, start), journaled):
+            self.offset = recorded.next

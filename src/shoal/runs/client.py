@@ -1,0 +1,105 @@
+"""The other end of a run's door: what another process asks of a live run, and hears from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.events import Event
+from shoal.core.messages import Message
+from shoal.runs.sockets import connect
+from shoal.wire.control import Command, Gap, Response, Told, read_told, request_line, steering_line
+from shoal.wire.journal import Unknown
+
+_BUFFER = 1 << 20
+
+
+class ControlClient:
+    """One conversation with a live run. One task at a time may use it; who needs two opens two."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._asked = 0
+        self._heard: deque[Event | Gap | Unknown] = deque()
+
+    @classmethod
+    async def open(cls, path: Path) -> ControlClient:
+        try:
+            connection = connect(path)
+        except OSError as error:
+            raise StoreError(
+                f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
+            ) from error
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_BUFFER)
+        return cls(reader, writer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.transport.abort()
+
+    async def request(self, command: Command) -> Any:
+        """The run's answer; raises `ShoalError` with its reason when it refuses."""
+        request_id = self._next_id()
+        return await self._ask(request_id, request_line(request_id, command))
+
+    async def say(self, message: Message) -> None:
+        request_id = self._next_id()
+        await self._ask(request_id, steering_line(message, request_id))
+
+    async def events(self) -> AsyncIterator[Event | Gap | Unknown]:
+        """What the run tells, after `Subscribe`, until it ends; a `Gap` is the last."""
+        while True:
+            while self._heard:
+                yield self._heard.popleft()
+            told = await self._next()
+            if told is None:
+                return
+            if not isinstance(told, Response):
+                yield told
+
+    def _next_id(self) -> str:
+        self._asked += 1
+        return f"{self._asked}"
+
+    async def _ask(self, request_id: str, line: bytes) -> Any:
+        with suppress(ConnectionError):
+            self._writer.write(line)
+            await self._writer.drain()
+        while True:
+            told = await self._next()
+            if told is None:
+                raise ShoalError("The run ended before it answered.")
+            if not isinstance(told, Response):
+                self._heard.append(told)
+            elif told.request_id == request_id:
+                if told.error is not None:
+                    raise ShoalError(told.error)
+                return told.response
+
+    async def _next(self) -> Told | None:
+        while True:
+            try:
+                line = await self._line()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return None
+            with suppress(ValueError):
+                return read_told(line)
+
+    async def _line(self) -> bytes:
+        """Of any length: an event may carry a whole message, pictures included."""
+        parts: list[bytes] = []
+        while True:
+            try:
+                parts.append(await self._reader.readuntil(b"\n"))
+            except asyncio.LimitOverrunError as longer:
+                parts.append(await self._reader.readexactly(longer.consumed))
+            else:
+                return b"".join(parts)

@@ -1,0 +1,159 @@
+"""The desk: every question for a person, from any agent, in one place that all surfaces share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StoreError
+from shoal.core.events import Answered, Asked, Journaled
+from shoal.core.questions import Answer, Denied, MayRun, Question
+from shoal.stores.files.questions import Questions
+from shoal.stores.files.watch import DirectoryWatch
+
+Emit: TypeAlias = Callable[[Journaled], None]
+
+
+class _Waiting:
+    """A question whose asker waits. Others may wait for the answer too, so it is never cancelled."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+
+class FileDesk:
+    """Answers come from surfaces of this process by `answer`, and from other processes as files.
+
+    `attended` says whether a person may come; `patience` is how many seconds to wait for one. Attended and
+    without patience it waits for ever, neither attended nor patient it answers by policy at once.
+    """
+
+    def __init__(
+        self, directory: Path, *, clock: Clock, emit: Emit, attended: bool, patience: float | None = None
+    ) -> None:
+        self.attended = attended
+        self.patience = patience
+        self._questions = Questions(directory)
+        self._clock = clock
+        self._emit = emit
+        self._waiting: dict[str, _Waiting] = {}
+        self._watch: DirectoryWatch | None = None
+        self._news: asyncio.Event | None = None
+
+    async def ask(self, question: Question) -> Answer:
+        self._questions.put(question)
+        self._emit(Asked(agent=question.agent, question=question))
+        waiting = self._open(question)
+        try:
+            answer = await self._awaited(waiting)
+        except asyncio.CancelledError:
+            withdrawn = Denied(reason="The question was withdrawn: its call was interrupted.", by="policy")
+            # A disk that is full at this moment must not turn the interruption into another error.
+            with suppress(StoreError):
+                self._tell(self._standing(waiting, withdrawn), question)
+            raise
+        finally:
+            self._close(waiting)
+        self._tell(answer, question)
+        return answer
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Whether this answer stands; False where another one came first. Raises `StoreError`."""
+        stands = self._questions.answer(question_id, answer)
+        self._look()
+        return stands
+
+    def open_questions(self) -> tuple[Question, ...]:
+        return tuple(waiting.question for waiting in self._waiting.values())
+
+    async def incoming(self) -> AsyncIterator[Question]:
+        """Every question as it comes, those open now first; for a surface that shows them."""
+        shown: set[str] = set()
+        while True:
+            news = self._news = self._news or asyncio.Event()
+            for question in self.open_questions():
+                if question.id not in shown:
+                    shown.add(question.id)
+                    yield question
+            shown &= self._waiting.keys()
+            await news.wait()
+
+    async def settled(self, question_id: str) -> Answer | None:
+        """The answer, whoever gives it, once it stands; None where no such question is open."""
+        waiting = self._waiting.get(question_id)
+        return None if waiting is None else await asyncio.shield(waiting.answer)
+
+    def withdraw_left_over(self) -> tuple[Question, ...]:
+        """Close what an earlier process of this run left open: the calls that asked are gone."""
+        left_over = tuple(question for question in self._questions.open() if question.id not in self._waiting)
+        for question in left_over:
+            withdrawn = Denied(reason="The question was withdrawn: the run that asked it ended.", by="policy")
+            self._tell(self._questions.settle(question, withdrawn), question)
+        return left_over
+
+    async def _awaited(self, waiting: _Waiting) -> Answer:
+        if self.attended and self.patience is None:
+            return await asyncio.shield(waiting.answer)
+        if self.patience is None:
+            return self._standing(waiting, _unattended(waiting.question))
+        try:
+            async with self._clock.deadline(self.patience):
+                return await asyncio.shield(waiting.answer)
+        except TimeoutError:
+            return self._standing(waiting, _unanswered(waiting.question, self.patience))
+
+    def _standing(self, waiting: _Waiting, answer: Answer) -> Answer:
+        """Give an answer; the one that stands, which may be another that came first."""
+        if not waiting.answer.done():
+            with suppress(StoreError):
+                answer = self._questions.settle(waiting.question, answer)
+            waiting.answer.set_result(answer)
+        return waiting.answer.result()
+
+    def _look(self) -> None:
+        """Hand answers that stand in files to those who wait for them."""
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                answer = self._questions.answer_to(waiting.question)
+                if answer is not None:
+                    waiting.answer.set_result(answer)
+
+    def _open(self, question: Question) -> _Waiting:
+        waiting = self._waiting[question.id] = _Waiting(question)
+        if self._watch is None:
+            self._watch = DirectoryWatch(self._questions.directory, self._look)
+        self._look()
+        news, self._news = self._news, None
+        if news is not None:
+            news.set()
+        return waiting
+
+    def _close(self, waiting: _Waiting) -> None:
+        del self._waiting[waiting.question.id]
+        if not self._waiting and self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _tell(self, answer: Answer, question: Question) -> None:
+        self._emit(Answered(agent=question.agent, question=question.id, answer=answer))
+
+
+def _unattended(question: Question) -> Denied:
+    return _denied(question, "Nobody is there to answer: this run is not attended.")
+
+
+def _unanswered(question: Question, seconds: float) -> Denied:
+    return _denied(question, f"Nobody answered within {seconds:g} seconds.")
+
+
+def _denied(question: Question, why: str) -> Denied:
+    if isinstance(question, MayRun):
+        advice = f"Go on without {question.tool}, or say what you would need it for."
+    else:
+        advice = "Decide yourself, and say what you assumed."
+    return Denied(reason=f"{why} {advice}", by="policy")

@@ -1,0 +1,85 @@
+"""Unix sockets at paths of any length, private, and free of what a dead run left."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+
+_LONGEST = 103
+"""Bytes of a socket's path that every system takes."""
+
+
+@contextmanager
+def _reachable(path: Path) -> Iterator[str]:
+    """A name for the path that is short enough, as long as the block lasts."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    if not Path("/proc/self/fd").is_dir():
+        raise StoreError(
+            f"{path} is too long for a socket on this system. Choose a home with a shorter path: SHOAL_HOME.",
+            path=path,
+        )
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket that only this user may connect to; raises `StoreError` when another run has it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.settimeout(0)
+    try:
+        # Linux gives the file the mode of the open socket: at no instant may others connect.
+        os.fchmod(listener.fileno(), 0o600)
+        with _reachable(path) as name:
+            _clear(path, name)
+            listener.bind(name)
+        path.chmod(0o600)
+        listener.listen(16)
+    except OSError as error:
+        listener.close()
+        raise StoreError(
+            f"The socket {path} cannot be made: {error.strerror or error}.", path=path
+        ) from error
+    except StoreError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(path: Path) -> socket.socket:
+    """Raises OSError when nobody listens."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(5)
+    try:
+        with _reachable(path) as name:
+            connection.connect(name)
+    except BaseException:
+        connection.close()
+        raise
+    connection.settimeout(0)
+    return connection
+
+
+def _clear(path: Path, name: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0)
+        try:
+            probe.connect(name)
+        except FileNotFoundError:
+            return
+        except BlockingIOError:
+            pass  # its queue of connections is full, so somebody listens
+        except OSError:
+            with suppress(FileNotFoundError):
+                path.unlink()
+            return
+    raise StoreError(f"Another process already answers at {path}.", path=path)

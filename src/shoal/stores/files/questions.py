@@ -1,0 +1,98 @@
+"""Questions for a person as files, so that any process can answer and a crash forgets none."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.core.questions import Answer, Question
+from shoal.stores.files.places import create_whole, safe_name, write_whole
+from shoal.wire.questions import answer_file, fits, question_file, read_answer, read_question
+
+_STILL_WRITTEN = 2.0
+"""Seconds in which a file written by hand may be half there."""
+
+
+class Questions:
+    """`{id}.json`, and beside it `{id}.answer.json`: the first answer stands."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def put(self, question: Question) -> None:
+        self._answer_path(question.id).unlink(missing_ok=True)
+        write_whole(self._question_path(question.id), question_file(question))
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Whether this answer stands; False where another one came first."""
+        question = self.get(question_id)
+        if question is None:
+            raise StoreError(
+                f"There is no question {question_id!r} in {self.directory}.", path=self.directory
+            )
+        if not fits(answer, question):
+            raise StoreError(
+                f"The question {question_id!r} cannot be answered so: it asks "
+                + ("for permission." if question.__struct_config__.tag == "permission" else "for a choice."),
+                path=self._question_path(question_id),
+            )
+        return create_whole(self._answer_path(question_id), answer_file(answer))
+
+    def settle(self, question: Question, answer: Answer) -> Answer:
+        """The answer that stands from now on: this one, unless another came first."""
+        if create_whole(self._answer_path(question.id), answer_file(answer)):
+            return answer
+        return self.answer_to(question) or answer
+
+    def get(self, question_id: str) -> Question | None:
+        try:
+            return read_question(self._question_path(question_id).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def answer_to(self, question: Question) -> Answer | None:
+        """The answer that stands. One that is none is put aside, so that another can be given."""
+        path = self._answer_path(question.id)
+        try:
+            answer = read_answer(path.read_bytes())
+        except OSError:
+            return None
+        except ValueError:
+            answer = None
+        if answer is not None and fits(answer, question):
+            return answer
+        try:
+            if time.time() - path.stat().st_mtime > _STILL_WRITTEN:
+                path.replace(path.with_suffix(".refused"))
+        except OSError:
+            pass  # gone already
+        return None
+
+    def open(self) -> tuple[Question, ...]:
+        """Those without an answer, the oldest first."""
+        try:
+            files = [path for path in self.directory.iterdir() if path.suffix == ".json"]
+        except OSError:
+            return ()
+        answered = {path.name for path in files if path.name.endswith(".answer.json")}
+        asked = [
+            path
+            for path in files
+            if path.name not in answered
+            and not path.name.startswith(".")
+            and f"{path.stem}.answer.json" not in answered
+        ]
+        questions: list[tuple[int, str, Question]] = []
+        for path in asked:
+            try:
+                questions.append((path.stat().st_mtime_ns, path.name, read_question(path.read_bytes())))
+            except (OSError, ValueError):
+                continue  # withdrawn meanwhile, or none of ours
+        return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))
+
+    def _question_path(self, question_id: str) -> Path:
+        return self.directory / f"{safe_name(question_id)}.json"
+
+    def _answer_path(self, question_id: str) -> Path:
+        return self.directory / f"{safe_name(question_id)}.answer.json"

@@ -1,0 +1,114 @@
+"""Questions from agents, put to a person at the prompt, and what the typed line answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
+from shoal.surfaces.cli.screen import Screen
+
+_MOST_LINES = 20
+_WIDEST = 400
+
+
+def show_permission(screen: Screen, question: MayRun) -> None:
+    screen.fresh_line()
+    screen.write("? ", YELLOW)
+    screen.write(question.tool, BOLD)
+    screen.write(" asks to run" if question.agent == "lead" else f" asks to run (for {question.agent})")
+    screen.write(f": {question.reason}\n", DIM)
+    for line in shown_input(question.input):
+        screen.write(f"    {line}\n")
+    screen.write("  y once · a for this session · n no · or say why not\n", DIM)
+
+
+def shown_input(given: Mapping[str, Any]) -> list[str]:
+    """All of what would be run, as far as a person can read it; a cut is marked with the full length."""
+    lines: list[str] = []
+    for key, value in given.items():
+        text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        first, *rest = text.split("\n")
+        lines.append(f"{key}: {cut(first, _WIDEST)}")
+        shown = rest if len(rest) <= _MOST_LINES else rest[:_MOST_LINES]
+        lines.extend(f"  {cut(line, _WIDEST)}" for line in shown)
+        if len(shown) < len(rest):
+            lines.append(f"  … {len(rest) - len(shown)} more lines ({len(text)} characters in all)")
+    return lines
+
+
+def permission(line: str) -> Answer | None:
+    """None where nothing was said."""
+    match line.strip().lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return Allowed()
+        case "a" | "always":
+            return Allowed(remember="session")
+        case "n" | "no":
+            return Denied(reason="the person said no.")
+        case _:
+            return Denied(reason=line.strip())
+
+
+def show_choice(screen: Screen, choice: Choice) -> None:
+    screen.fresh_line()
+    screen.write("? ", YELLOW)
+    screen.write(f"{choice.question}\n", BOLD)
+    for number, option in enumerate(choice.options, 1):
+        screen.write(f"  {number}  {option.label}")
+        screen.write(f"  {option.description}\n" if option.description else "\n", DIM)
+    how = "numbers, with commas" if choice.multi_select else "a number"
+    screen.write(f"  {how}, or your own words\n", DIM)
+
+
+def chosen(choice: Choice, line: str) -> str | None:
+    """The labels chosen, or the person's own words; None where nothing usable was said."""
+    words = line.strip()
+    if not words:
+        return None
+    parts = [part.strip() for part in words.replace(",", " ").split()]
+    if all(part.isdigit() for part in parts):
+        numbers = [int(part) for part in parts]
+        if not all(1 <= number <= len(choice.options) for number in numbers):
+            return None
+        if len(numbers) > 1 and not choice.multi_select:
+            return None
+        return ", ".join(choice.options[number - 1].label for number in numbers)
+    return words
+
+
+class Asking:
+    """One question being put: a permission takes one line, choices take one line each."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._answers: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        return "allow?" if isinstance(self.question, MayRun) else f"{self._choice(self.question).header}?"
+
+    def show(self, screen: Screen) -> None:
+        if isinstance(self.question, MayRun):
+            show_permission(screen, self.question)
+        else:
+            show_choice(screen, self._choice(self.question))
+
+    def take(self, line: str) -> Answer | None:
+        """The answer when the question is answered whole; None where more is to be asked."""
+        if isinstance(self.question, MayRun):
+            return permission(line)
+        choice = self._choice(self.question)
+        words = chosen(choice, line)
+        if words is None:
+            return None
+        self._answers[choice.question] = words
+        done = len(self._answers) >= len({each.question for each in self.question.choices})
+        return Chosen(answers=self._answers) if done else None
+
+    def _choice(self, question: Choose) -> Choice:
+        return next((c for c in question.choices if c.question not in self._answers), question.choices[-1])

@@ -1,0 +1,219 @@
+"""The place at the bottom of the screen where a person types, while text scrolls above it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.surfaces.cli.history import append_history, read_history
+from shoal.surfaces.cli.keyboard import Keyboard
+from shoal.surfaces.cli.keys import Key, Press
+from shoal.surfaces.cli.line import Line
+from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, painted
+from shoal.surfaces.cli.screen import LiveScreen, Screen
+
+PROMPT = "› "
+BETWEEN_DRAWINGS = 0.1
+_MOST_ROWS = 10
+
+
+class Entered(Struct, frozen=True):
+    text: str
+
+
+class Interrupted(Struct, frozen=True):
+    """Ctrl-C; `line` is what stands at the prompt."""
+
+    line: str
+
+
+class HungUp(Struct, frozen=True):
+    """Ctrl-D, or the terminal is gone."""
+
+
+class Woken(Struct, frozen=True):
+    """Nothing was typed: there is another reason to look up."""
+
+
+Input: TypeAlias = Entered | Interrupted | HungUp | Woken
+
+
+class Prompt(Protocol):
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def input(self) -> Input: ...
+
+    def wake(self) -> None:
+        """Let whoever waits for input look up."""
+        ...
+
+    def status(self, line: Callable[[int], str] | None) -> None:
+        """A row above the prompt, drawn again ten times a second while it is there."""
+        ...
+
+    def ask(self, question: str) -> None:
+        """What is typed next answers this; a half-typed line waits until `asked`."""
+        ...
+
+    def asked(self) -> None: ...
+
+    def clear(self) -> None:
+        """Drop what is half typed."""
+        ...
+
+
+class LivePrompt:
+    def __init__(self, screen: LiveScreen, history: Path) -> None:
+        self._screen = screen
+        self._history = history
+        self._line = Line(read_history(history))
+        self._keyboard = Keyboard(self._pressed, self._redraw)
+        self._inputs: asyncio.Queue[Input] = asyncio.Queue()
+        self._draft = ""
+        self._asking = ""
+        self._status: Callable[[int], str] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        self._keyboard.open()
+        self._draw()
+
+    def close(self) -> None:
+        self.status(None)
+        self._screen.close()
+        self._keyboard.close()
+
+    async def input(self) -> Input:
+        return await self._inputs.get()
+
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
+
+    def status(self, line: Callable[[int], str] | None) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+        self._status = line
+        self._tick() if line is not None else self._draw()
+
+    def ask(self, question: str) -> None:
+        if not self._asking:
+            self._draft = self._line.text
+            self._line.put("")
+        self._asking = question
+        self._draw()
+
+    def asked(self) -> None:
+        if self._asking:
+            self._asking = ""
+            self._line.put(self._draft)
+            self._draw()
+
+    def clear(self) -> None:
+        self._line.put("")
+        self._draw()
+
+    def _pressed(self, press: Press) -> None:
+        match press:
+            case Key("interrupt"):
+                self._inputs.put_nowait(Interrupted(self._line.text))
+            case Key("hung-up"):
+                self._inputs.put_nowait(HungUp())
+            case Key("end-of-input") if not self._line.text:
+                self._inputs.put_nowait(HungUp())
+            case Key("end-of-input"):
+                self._line.press(Key("delete"))
+            case Key("redraw"):
+                self._redraw()
+            case _:
+                entered = self._line.press(press)
+                if entered is not None:
+                    self._entered(entered)
+        self._draw()
+
+    def _entered(self, text: str) -> None:
+        if not self._asking and self._line.remember(text):
+            append_history(self._history, text)
+        self._inputs.put_nowait(Entered(text))
+
+    def _tick(self) -> None:
+        self._draw()
+        self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)
+
+    def _redraw(self) -> None:
+        self._draw()
+        self._screen.redraw()
+
+    def _draw(self) -> None:
+        columns, colours = self._screen.columns, self._screen.colours
+        prompt = f"{self._asking} {PROMPT}" if self._asking else PROMPT
+        rows, (row, column) = self._line.rows(prompt, columns)
+        first = max(0, min(row - _MOST_ROWS + 2, len(rows) - _MOST_ROWS))
+        rows, row = rows[first : first + _MOST_ROWS], row - first
+        if first == 0:
+            rows[0] = painted(prompt, BOLD_CYAN, colours=colours) + rows[0][len(prompt) :]
+        above = [] if self._status is None else [painted(self._status(columns), DIM, colours=colours)]
+        self._screen.bottom([*above, *rows], (row + len(above), column))
+
+
+class PlainPrompt:
+    """For terminals that cannot move the cursor: whole lines, edited by the terminal itself."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._inputs: asyncio.Queue[Input] = asyncio.Queue()
+        self._rest = b""
+        self._draft = ""
+
+    def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sys.stdin.fileno(), self._readable)
+        loop.add_signal_handler(signal.SIGINT, self._inputs.put_nowait, Interrupted(""))
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        loop.remove_signal_handler(signal.SIGINT)
+        self._screen.close()
+
+    async def input(self) -> Input:
+        return await self._inputs.get()
+
+    def wake(self) -> None:
+        self._inputs.put_nowait(Woken())
+
+    def status(self, line: Callable[[int], str] | None) -> None:
+        """There is no place for it."""
+
+    def ask(self, question: str) -> None:
+        self._screen.fresh_line()
+        self._screen.write(f"{question}\n")
+
+    def asked(self) -> None:
+        """Nothing was put aside."""
+
+    def clear(self) -> None:
+        self._draft = ""
+
+    def _readable(self) -> None:
+        data = os.read(sys.stdin.fileno(), 65_536)
+        if not data:
+            self._inputs.put_nowait(HungUp())
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = self._draft + line.decode(errors="replace")
+            if text.endswith("\\"):
+                self._draft = text[:-1] + "\n"
+            else:
+                self._draft = ""
+                self._inputs.put_nowait(Entered(text))

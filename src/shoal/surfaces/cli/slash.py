@@ -1,0 +1,118 @@
+"""The commands typed at the prompt with a slash in front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.talk import Talk
+
+Run = Callable[["Talk", str], Coroutine[Any, Any, None]]
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    name: str
+    usage: str
+    help: str
+    run: Run
+    at_once: bool = False
+    """Also while a turn runs."""
+
+
+def is_command(text: str) -> bool:
+    """A path at the start of a prompt is no command."""
+    word = text.split(maxsplit=1)[0]
+    return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
+
+
+def find(text: str) -> Command | str:
+    """The command, or what to tell the person."""
+    word = text.split(maxsplit=1)[0]
+    by_name = {command.name: command for command in COMMANDS}
+    if word in by_name:
+        return by_name[word]
+    near = get_close_matches(word, by_name, n=1)
+    return f"There is no command {word}. {f'Did you mean {near[0]}? ' if near else ''}/help lists them."
+
+
+def argument(text: str) -> str:
+    return text.partition(" ")[2].strip()
+
+
+async def _help(talk: Talk, _: str) -> None:
+    for command in COMMANDS:
+        talk.screen.write(f"  {command.usage:<18}", BOLD)
+        talk.screen.write(f"{command.help}\n", DIM)
+    talk.screen.write(
+        "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
+        "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
+        DIM,
+    )
+
+
+async def _compact(talk: Talk, wish: str) -> None:
+    talk.watch_activity().doing = "summarising the conversation"
+    await talk.session.compact(wish)
+    talk.telling.note("The conversation goes on from a summary of itself.")
+
+
+async def _cost(talk: Talk, _: str) -> None:
+    purse = talk.session.agent.purse
+    talk.telling.note(
+        f"{dollars(purse.usd if purse.priced else None)} · "
+        f"{count(purse.usage.prompt_tokens)} tokens in, {count(purse.usage.output_tokens)} out"
+    )
+    if len(purse.by_model) > 1:
+        for model, (usage, usd) in purse.by_model.items():
+            talk.telling.note(f"  {model}: {dollars(usd)} · {count(usage.total_tokens)} tokens")
+
+
+async def _model(talk: Talk, name: str) -> None:
+    if name:
+        await talk.session.set_model(name)
+    talk.telling.note(f"The model is {talk.session.agent.model.card.id}.")
+
+
+async def _rewind(talk: Talk, turn: str) -> None:
+    turns = talk.session.turns()
+    if not turn:
+        for each in turns:
+            files = f"  {len(each.files)} files changed" if each.files else ""
+            talk.telling.note(f"{each.turn:>3}  {cut(one_line(each.prompt), 50)}{files}")
+        talk.telling.note("/rewind TURN goes back to before that turn." if turns else "There is no turn yet.")
+        return
+    known = {str(each.turn): each.turn for each in turns}
+    if turn not in known:
+        talk.telling.note(f"There is no turn {turn}. /rewind lists them.", YELLOW)
+        return
+    words = await talk.ask("The conversation too? y/n")
+    report = await talk.session.undo(known[turn], conversation=words.strip().lower().startswith("y"))
+    from shoal.surfaces.cli.undo import told
+
+    for line, style in told(report, talk.session.parts.workspace.root):
+        talk.telling.note(line, style)
+
+
+async def _clear(talk: Talk, _: str) -> None:
+    talk.end("cleared")
+
+
+async def _exit(talk: Talk, _: str) -> None:
+    talk.end()
+
+
+COMMANDS = (
+    Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
+    Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
+    Command(name="/cost", usage="/cost", help="what this session has taken", run=_cost, at_once=True),
+    Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
+    Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
+    Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
+    Command(name="/exit", usage="/exit", help="end Shoal", run=_exit, at_once=True),
+)

@@ -1,0 +1,181 @@
+"""The lines of a run's control socket ⇄ types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.decisions import Mode
+from shoal.core.events import Event, Journaled, Live
+from shoal.core.messages import Message
+from shoal.wire.content import load, message_from
+from shoal.wire.journal import Unknown
+
+
+class Command(Struct, frozen=True, kw_only=True, tag_field="subtype"):
+    """What a client may ask of a run."""
+
+
+class Subscribe(Command, frozen=True, tag="subscribe"):
+    """Hear every event from now on. The answer tells the journal's offset at which that starts."""
+
+
+class Interrupt(Command, frozen=True, tag="interrupt"):
+    """End the turn, not the run."""
+
+
+class SetModel(Command, frozen=True, tag="set_model"):
+    model: str
+
+
+class SetPermissionMode(Command, frozen=True, tag="set_permission_mode"):
+    mode: Mode
+
+
+class Status(Command, frozen=True, tag="status"): ...
+
+
+class Stop(Command, frozen=True, tag="stop"):
+    """End the run."""
+
+
+_COMMANDS: Any = reduce(or_, Command.__subclasses__())
+
+
+class ControlRequest(Struct, frozen=True, kw_only=True):
+    request_id: str
+    command: Command
+
+
+class Steering(Struct, frozen=True, kw_only=True):
+    """What a person says to the running agent. It is confirmed when it has a `request_id`."""
+
+    message: Message
+    request_id: str = ""
+
+
+class Gap(Struct, frozen=True, kw_only=True, tag_field="type", tag="gap"):
+    """The last line for a subscriber that was too slow: what it missed is in the journal from `offset` on."""
+
+    offset: int
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    request_id: str
+    response: Any = None
+    error: str | None = None
+
+
+class NotUnderstood(ValueError):
+    """A line that is no request; its id, where one could be found, for the answer."""
+
+    def __init__(self, why: str, request_id: str = "") -> None:
+        super().__init__(why)
+        self.request_id = request_id
+
+
+def read_request(line: bytes) -> ControlRequest | Steering:
+    """Raises `NotUnderstood`, which says what is wrong."""
+    try:
+        raw = load(line)
+    except ValueError as error:
+        raise NotUnderstood(f"not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise NotUnderstood("not a JSON object")
+    request_id = raw.get("request_id")
+    request_id = request_id if isinstance(request_id, str) else ""
+    match raw.get("type"):
+        case "control_request":
+            return _request(raw, request_id)
+        case "user":
+            return _steering(raw, request_id)
+        case other:
+            raise NotUnderstood(f"unknown type {other!r}: control_request or user is expected", request_id)
+
+
+def _request(raw: Mapping[str, Any], request_id: str) -> ControlRequest:
+    if not request_id:
+        raise NotUnderstood("request_id is missing")
+    try:
+        command = msgspec.convert(raw.get("request"), _COMMANDS)
+    except msgspec.ValidationError as error:
+        raise NotUnderstood(f"request: {error}", request_id) from error
+    return ControlRequest(request_id=request_id, command=command)
+
+
+def _steering(raw: Mapping[str, Any], request_id: str) -> Steering:
+    said = raw.get("message")
+    if not isinstance(said, dict) or said.get("role") != "user":
+        raise NotUnderstood("message must be an object with the role user", request_id)
+    if not isinstance(said.get("content"), str | list):
+        raise NotUnderstood("message.content must be a text or a list of blocks", request_id)
+    message, left_out = message_from(said)
+    if left_out or not message.content:
+        raise NotUnderstood(f"message.content has blocks that are not known: {left_out}", request_id)
+    return Steering(message=message, request_id=request_id)
+
+
+# Events may carry what a tool or an exception put in; for whoever looks, its text is enough.
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def _line(value: object) -> bytes:
+    try:
+        return _encode(value) + b"\n"
+    except UnicodeEncodeError:
+        import json
+
+        builtins = msgspec.to_builtins(value, enc_hook=str)
+        return json.dumps(builtins, separators=(",", ":")).encode() + b"\n"
+
+
+def request_line(request_id: str, command: Command) -> bytes:
+    return _line({"type": "control_request", "request_id": request_id, "request": command})
+
+
+def steering_line(message: Message, request_id: str) -> bytes:
+    return _line({"type": "user", "request_id": request_id, "message": message})
+
+
+def event_line(event: Event) -> bytes:
+    return _line(event)
+
+
+def gap_line(offset: int) -> bytes:
+    return _line(Gap(offset=offset))
+
+
+def success_line(request_id: str, response: object) -> bytes:
+    told = {"subtype": "success", "request_id": request_id, "response": response}
+    return _line({"type": "control_response", "response": told})
+
+
+def error_line(request_id: str, error: str) -> bytes:
+    told = {"subtype": "error", "request_id": request_id, "error": error}
+    return _line({"type": "control_response", "response": told})
+
+
+Told: TypeAlias = Response | Gap | Event | Unknown
+_EVENTS: Any = reduce(or_, (*Journaled.__subclasses__(), *Live.__subclasses__()))
+
+
+def read_told(line: bytes) -> Told:
+    """A line from a run, for its client; raises ValueError for what is none."""
+    raw = load(line)
+    if not isinstance(raw, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
+    kind = raw.get("type")
+    if kind == "control_response":
+        return msgspec.convert(raw.get("response"), Response)
+    if kind == "gap":
+        return msgspec.convert(raw, Gap)
+    try:
+        event: Event = msgspec.convert(raw, _EVENTS)
+    except msgspec.ValidationError:
+        return Unknown(type=str(kind), raw=raw)
+    return event

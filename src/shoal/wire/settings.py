@@ -1,0 +1,202 @@
+"""Settings files ⇄ types: what each may hold, how several are merged, and on which line a mistake is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from shoal.core.decisions import Mode
+from shoal.core.errors import SettingsError
+from shoal.wire.content import load
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """What a person knows about a model: dollars per million tokens, and sizes in tokens."""
+
+    input: Dollars | None = None
+    output: Dollars | None = None
+    cache_write: Dollars | None = None
+    cache_read: Dollars | None = None
+    window: Tokens | None = None
+    max_output: Tokens | None = None
+    images: bool | None = None
+    tools: bool | None = None
+
+
+class Own(Struct, frozen=True, kw_only=True):
+    """The settings under `shoal`, which no other program reads."""
+
+    model: str | None = None
+    models: dict[str, ModelFacts] = {}
+    aliases: dict[str, str] = {}
+    compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    """The share of the window at which a conversation is compacted."""
+    request_deadline: Seconds | None = None
+    """For one whole answer of a model; None is the provider's usual."""
+    stream_gap: Seconds | None = None
+    """Seconds without a byte after which an answer is asked for again; None is the provider's usual."""
+    outage_patience: Seconds = 900.0
+    """Seconds a provider may be away before an agent gives up."""
+    question_patience: Seconds | None = None
+    """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
+    output_limit: Annotated[int, Meta(ge=1000)] = 100_000
+    """Characters of a tool's output that enter the conversation; the rest is kept in a file."""
+    max_output_tokens: Tokens | None = None
+    thinking_tokens: Annotated[int, Meta(ge=0)] = 0
+    max_turns: Annotated[int, Meta(gt=0)] | None = None
+    max_budget_usd: Dollars | None = None
+    durable: bool = False
+    """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
+
+
+class Rules(Struct, frozen=True, kw_only=True, rename="camel"):
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    default_mode: Mode | None = None
+    additional_directories: tuple[str, ...] = ()
+
+
+class Known(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The part of a settings file that Shoal acts on. Every other key belongs to another program."""
+
+    model: str | None = None
+    permissions: Rules = Rules()
+    env: dict[str, str | int | float | bool] = {}
+    cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
+    shoal: Own = Own()
+
+
+class Document(Struct, frozen=True, kw_only=True):
+    """One source of settings."""
+
+    name: str
+    path: Path | None
+    text: str
+    raw: dict[str, Any]
+    trusted: bool
+    """False for files of the project, which may come from anyone."""
+
+    def __repr__(self) -> str:
+        return f"Document({self.name})"  # the text may hold keys
+
+    def place(self, keys: Sequence[str]) -> str:
+        return f"{self.name}:{line_of(self.text, keys)}"
+
+
+def read_document(text: str, *, name: str, path: Path | None, trusted: bool) -> Document:
+    """Raises `SettingsError` with the file, the line and the key of the first mistake."""
+    try:
+        raw = load(text.encode()) if text.strip() else {}
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        why = getattr(error, "msg", str(error))
+        raise SettingsError(f"{name}:{line}: not valid JSON: {why}.", path=path, line=line) from error
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{name}:1: settings are a JSON object, {{…}}.", path=path, line=1)
+    document = Document(name=name, path=path, text=text, raw=raw, trusted=trusted)
+    known_part(document.raw, document)
+    return document
+
+
+def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Known:
+    try:
+        return msgspec.convert(raw, Known)
+    except msgspec.ValidationError as error:
+        why, _, where = str(error).partition(" - at ")
+        keys = re.findall(r"[^.\[\]`$]+", where.replace("[...]", ""))
+        name, line = ("settings", 1)
+        if document is not None:
+            name, line = document.name, line_of(document.text, keys)
+        raise SettingsError(
+            f"{name}:{line}: {'.'.join(keys)}: {why}.",
+            path=document.path if document is not None else None,
+            line=line,
+        ) from error
+
+
+def unknown_keys(document: Document) -> Iterator[str]:
+    """A sentence for each key under `shoal` that is none of ours."""
+    own = document.raw.get("shoal")
+    for key in own if isinstance(own, dict) else ():
+        if key not in Own.__struct_encode_fields__:
+            from difflib import get_close_matches
+
+            near = get_close_matches(key, Own.__struct_encode_fields__, n=1)
+            hint = f" Is {near[0]} meant?" if near else ""
+            yield f"{document.place(('shoal', key))}: shoal.{key} is not a setting and is ignored.{hint}"
+
+
+_JOINED = frozenset({"allow", "ask", "deny", "additionalDirectories"})
+
+
+def merged(documents: Sequence[Document]) -> dict[str, Any]:
+    """All of them as one: mappings are merged, permission lists joined; of anything else the first wins."""
+    result: dict[str, Any] = {}
+    for document in documents:
+        _merge(result, document.raw)
+    return result
+
+
+def _merge(into: dict[str, Any], raw: Mapping[str, Any], *, within: str = "") -> None:
+    for key, value in raw.items():
+        present = into.get(key)
+        if present is None:
+            into[key] = value
+            if isinstance(value, dict):
+                into[key] = {}
+                _merge(into[key], value, within=key)
+        elif isinstance(present, dict) and isinstance(value, dict):
+            _merge(present, value, within=key)
+        elif within == "permissions" and key in _JOINED and isinstance(value, list):
+            into[key] = [*present, *(rule for rule in value if rule not in present)]
+
+
+def holds(document: Document, keys: Sequence[str]) -> bool:
+    value: Any = document.raw
+    for key in keys:
+        if not isinstance(value, dict) or value.get(key) is None:
+            return False
+        value = value[key]
+    return True
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line of a key or of a list's entry; where it is not there, of the nearest one above it."""
+    best, depth = 0, 0
+    for steps, start in _steps(text):
+        if depth < len(steps) <= len(keys) and [str(step) for step in steps] == list(keys[: len(steps)]):
+            best, depth = start, len(steps)
+    return text.count("\n", 0, best) + 1
+
+
+def _steps(text: str) -> Iterator[tuple[list[str | int], int]]:
+    """Every key and every entry of a list in valid JSON: the way to it, and where it starts."""
+    steps: list[str | int] = []
+    tokens = list(_TOKEN.finditer(text))
+    words = [token.group() for token in tokens]
+    for token, word, following in zip(tokens, words, [*words[1:], ""], strict=True):
+        in_list = bool(steps) and isinstance(steps[-1], int)
+        if word in ("}", "]"):
+            steps.pop()
+        elif word == "," and in_list:
+            steps[-1] = int(steps[-1]) + 1
+        elif word not in (",", ":"):
+            if following == ":":
+                steps[-1] = load(word.encode())
+            if following == ":" or in_list:
+                yield steps, token.start()
+            if word in ("{", "["):
+                steps.append("" if word == "{" else 0)

@@ -1,0 +1,290 @@
+"""Sessions through the library's door: real files, real processes, a scripted mind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.errors import ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
+from shoal.core.events import Event, FileChanged, Finished, ToolReturned
+from shoal.core.messages import Message, ToolResult, ToolUse, result_text
+from shoal.core.requests import Request
+from shoal.models.scripted import ScriptedModel
+from shoal.testing import FakeClock
+
+
+def call(tool_name: str, call_id: str = "c1", **arguments: Any) -> ToolUse:
+    return ToolUse(id=call_id, name=tool_name, input=arguments)
+
+
+async def events_of(session: shoal.Session, prompt: str = "go") -> list[Event]:
+    return [event async for event in session.run(prompt)]
+
+
+async def finish(session: shoal.Session, prompt: str = "go") -> Finished:
+    last = (await events_of(session, prompt))[-1]
+    assert isinstance(last, Finished)
+    return last
+
+
+def home() -> Path:
+    return Path(os.environ["SHOAL_HOME"])
+
+
+def transcript_lines(session_id: str) -> list[dict[str, Any]]:
+    (path,) = home().glob(f"projects/*/{session_id}.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_a_session_edits_a_real_file_and_runs_a_real_command(tmp_path: Path) -> None:
+    (tmp_path / "greet.py").write_text("print('helo')\n")
+    mind = [
+        call("Read", "c1", file_path="greet.py"),
+        call("Edit", "c2", file_path="greet.py", old_string="helo", new_string="hello"),
+        call("Bash", "c3", command="python3 greet.py"),
+        "fixed",
+    ]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), skip_permissions=True) as session:
+        events = await events_of(session, "fix the greeting")
+    returned = [e for e in events if isinstance(e, ToolReturned)]
+    assert [e.result.is_error for e in returned] == [False, False, False]
+    assert "hello" in result_text(returned[2].result)
+    assert (tmp_path / "greet.py").read_text() == "print('hello')\n"
+    assert isinstance(events[-1], Finished)
+    assert events[-1].text == "fixed"
+
+
+@pytest.mark.spec("TRN-01", "HOM-02")
+async def test_the_transcript_has_every_message_in_the_layout_of_the_ecosystem(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([call("Glob", pattern="*"), "none"])) as session:
+        await finish(session, "any files?")
+    lines = transcript_lines(session.id)
+    assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
+    assert [line["parentUuid"] for line in lines] == [None, *(line["uuid"] for line in lines[:-1])]
+    assert {line["sessionId"] for line in lines} == {session.id}
+    assert {line["cwd"] for line in lines} == {str(tmp_path)}
+    assert lines[1]["message"]["content"][0]["name"] == "Glob"
+    assert lines[1]["message"]["usage"]["output_tokens"] > 0
+
+
+@pytest.mark.spec("TRN-02")
+async def test_a_resumed_session_sends_what_was_said_before(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["I will remember"])) as first:
+        await finish(first, "the word is mussel")
+    seen: list[Message] = []
+
+    def mind(request: Request) -> str:
+        seen.extend(request.messages)
+        return "mussel"
+
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), resume=first.id[:8]) as second:
+        assert second.id == first.id
+        assert second.turn == 1
+        await finish(second, "what was the word?")
+    assert [m.text for m in seen] == ["the word is mussel", "I will remember", "what was the word?"]
+    assert len(transcript_lines(first.id)) == 4
+
+
+async def test_continue_takes_the_latest_session_and_fork_leaves_it_alone(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["one"])) as first:
+        await finish(first, "a")
+    before = transcript_lines(first.id)
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel(["two"]), continue_last=True, fork=True
+    ) as second:
+        await finish(second, "b")
+    assert second.id != first.id
+    assert transcript_lines(first.id) == before
+    assert len(transcript_lines(second.id)) == 4
+
+
+async def test_a_session_that_is_open_cannot_be_opened_twice(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["one"])) as first:
+        await finish(first)
+        with pytest.raises(StoreError, match="--fork-session"):
+            async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), resume=first.id):
+                pass
+
+
+async def test_a_session_nobody_knows_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSuchSession, match="no session 'nothere'"):
+        async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), resume="nothere"):
+            pass
+
+
+async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_that_goes_on(
+    tmp_path: Path,
+) -> None:
+    command = "echo $$ > pid; exec sleep 600"
+    mind = [[call("Glob", "c0", pattern="*"), call("Bash", "c1", command=command)], "going on"]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), skip_permissions=True) as session:
+        turn = session.run("wait")
+        last: Event | None = None
+        async with asyncio.TaskGroup() as group:
+
+            async def interrupt() -> None:
+                async with asyncio.timeout(10):
+                    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+                        await asyncio.sleep(0.01)
+                await session.interrupt()
+
+            group.create_task(interrupt())
+            async for event in turn:
+                last = event
+        assert isinstance(last, Finished)
+        assert last.reason == "interrupted"
+        pid = int((tmp_path / "pid").read_text())
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert (await finish(session, "go on")).text == "going on"
+    results = [
+        block
+        for line in transcript_lines(session.id)
+        if isinstance(line["message"]["content"], list)
+        for block in line["message"]["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert [(r["tool_use_id"], r.get("is_error", False)) for r in results] == [("c0", False), ("c1", True)]
+
+
+@pytest.mark.spec("USR-07")
+async def test_the_deadline_of_a_session_ends_its_work(tmp_path: Path) -> None:
+    clock = FakeClock()
+    started = asyncio.Event()
+
+    @shoal.tool(deadline=None)
+    async def hang() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedModel([call("hang")], clock=clock)
+    async with shoal.open(
+        cwd=tmp_path, model=model, tools=[hang], skip_permissions=True, deadline=60, clock=clock
+    ) as session:
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(finish(session))
+            await started.wait()
+            await clock.advance(60)
+        assert turn.result().reason == "deadline"
+
+
+async def test_a_model_that_fails_ends_the_turn_as_a_value(tmp_path: Path) -> None:
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel([Unauthorized("wrong key", provider="x", status=401), "fine"])
+    ) as session:
+        finished = await finish(session)
+        assert finished.reason == "model_error"
+        assert isinstance(finished.error, ModelError)
+        assert (await finish(session)).text == "fine"
+
+
+async def test_a_context_that_stays_too_long_is_an_error_and_not_a_loop(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: ContextTooLong("too long"))
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        assert (await finish(session)).reason == "model_error"
+
+
+@pytest.mark.spec("USR-30")
+async def test_the_same_seed_clock_and_replies_give_the_same_journal_byte_for_byte(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+
+    async def run(name: str) -> bytes:
+        os.environ["SHOAL_HOME"] = str(tmp_path / name)
+        (project / "a.txt").write_text("one\n")
+        mind = [
+            [call("Read", "c1", file_path="a.txt"), call("Grep", "c2", pattern="one")],
+            call("Write", "c3", file_path="a.txt", content="two\n"),
+            call("Bash", "c4", command="cat a.txt"),
+            "done",
+        ]
+        clock = FakeClock()
+        async with shoal.open(
+            cwd=project, model=ScriptedModel(mind, clock=clock), skip_permissions=True, seed=42, clock=clock
+        ) as session:
+            await finish(session)
+        return (tmp_path / name / "shoal" / "runs" / session.id / "journal.jsonl").read_bytes()
+
+    assert await run("first") == await run("second")
+
+
+async def test_undo_brings_back_files_and_the_conversation(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("original\n")
+    seen: list[int] = []
+
+    def mind(request: Request) -> Any:
+        seen.append(len(request.messages))
+        last = request.messages[-1]
+        if any(isinstance(b, ToolResult) for b in last.content):
+            return "wrote it"
+        if "write" in last.text:
+            return [call("Read", "r", file_path="a.txt")] if len(request.messages) == 3 else "?"
+        return "hello"
+
+    script = [
+        "hello",
+        call("Read", "c1", file_path="a.txt"),
+        call("Write", "c2", file_path="a.txt", content="changed\n"),
+        call("Write", "c3", file_path="new.txt", content="new\n"),
+        "done",
+        "after",
+    ]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(script), skip_permissions=True) as session:
+        await finish(session, "hi")
+        await finish(session, "write")
+        assert [len(t.files) for t in session.turns()] == [0, 2]
+        report = await session.undo(conversation=True)
+        assert [p.name for p in report.restored] == ["a.txt"]
+        assert [p.name for p in report.removed] == ["new.txt"]
+        assert (tmp_path / "a.txt").read_text() == "original\n"
+        assert not (tmp_path / "new.txt").exists()
+        assert [m.text for m in session.agent.conversation.messages] == ["hi", "hello"]
+        await finish(session, "next")
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), resume=session.id) as again:
+        assert [m.text for m in again.agent.conversation.messages] == ["hi", "hello", "next", "after"]
+
+
+async def test_a_session_that_keeps_nothing_leaves_nothing(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hi"]), persist=False) as session:
+        assert (await finish(session)).text == "hi"
+    assert not any(home().rglob("*.jsonl"))
+
+
+def test_run_sync_gives_back_how_it_ended(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    finished = shoal.run_sync("hi", cwd=tmp_path, model=ScriptedModel(["hello"]), hear=heard.append)
+    assert finished.text == "hello"
+    assert heard[-1] is finished
+
+
+async def test_a_debug_log_tells_everything_and_latest_points_at_it(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hello"]), debug=True) as session:
+        await finish(session)
+    log = home() / "debug" / f"{session.id}.txt"
+    assert (home() / "debug" / "latest").resolve() == log.resolve()
+    kinds = [json.loads(line.split(" ", 1)[1])["type"] for line in log.read_text().splitlines()]
+    assert {"session_started", "request_sent", "heard", "message_added", "turn_ended"} <= set(kinds)
+
+
+async def test_a_file_a_tool_wrote_is_on_the_record(tmp_path: Path) -> None:
+    model = ScriptedModel([call("Write", file_path="a.txt", content="x"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model, mode="acceptEdits") as session:
+        changed = [e for e in await events_of(session) if isinstance(e, FileChanged)]
+    assert [(e.turn, e.path) for e in changed] == [(1, str(tmp_path / "a.txt"))]
+
+
+async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel([call("Bash", command="sleep 600"), "x"]), skip_permissions=True
+    ) as session:
+        turn = session.run("go")
+        await anext(turn)
+        await turn.aclose()
+        assert not session.busy

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.app.settings import load_settings
+from shoal.core.errors import SettingsError
+from shoal.wire.settings import Own, line_of
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A home, a project and a managed file, and a hand to write settings there."""
+
+    class Place:
+        home = tmp_path / "home"
+        cwd = tmp_path / "project"
+        managed = tmp_path / "etc" / "managed-settings.json"
+        files = {  # noqa: RUF012 - the paths are those of this test alone
+            "managed": managed,
+            "local": cwd / ".claude" / "settings.local.json",
+            "project": cwd / ".claude" / "settings.json",
+            "home": home / "settings.json",
+        }
+
+        def write(self, **contents):
+            for where, content in contents.items():
+                path = self.files[where]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+
+        def load(self, *, given=None, **environ):
+            return load_settings(
+                cwd=self.cwd,
+                environ={"SHOAL_HOME": str(self.home), **environ},
+                given=given,
+                managed=(self.managed,),
+            )
+
+    return Place()
+
+
+def test_nothing_configured_gives_the_defaults(place):
+    settings = place.load()
+    assert settings.own == Own()
+    assert settings.own.compact_at == 0.85
+    assert settings.own.outage_patience >= 600
+    assert (settings.model, settings.warnings, settings.cleanup_period_days) == (None, (), 30)
+    assert settings.permissions.allow == ()
+    assert settings.origin("shoal.compact_at") == settings.origin("model") == "default"
+
+
+@pytest.mark.spec("HOM-01")
+def test_the_home_is_the_first_of_three_places(tmp_path):
+    def home(**environ):
+        return load_settings(cwd=tmp_path, environ=environ, managed=()).home
+
+    both = {"CLAUDE_CONFIG_DIR": "/b", "HOME": "/c"}
+    assert home(SHOAL_HOME="/a", **both) == Path("/a")
+    assert home(SHOAL_HOME="", **both) == Path("/b")
+    assert home(HOME="/c") == Path("/c/.claude")
+    assert home(SHOAL_HOME="here", HOME="/c") == tmp_path / "here"
+    assert home() == Path.home() / ".claude"
+    assert load_settings(cwd=tmp_path, environ=both, managed=()).origin("home") == "$CLAUDE_CONFIG_DIR"
+
+
+def test_the_process_environment_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOAL_HOME", "/from/the/process")
+    assert load_settings(cwd=tmp_path).home == Path("/from/the/process")
+
+
+def test_the_strongest_source_wins_and_says_so(place):
+    sources = {
+        where: {"shoal": {"compact_at": share}, "cleanupPeriodDays": days}
+        for where, share, days in (
+            ("home", 0.1, 1),
+            ("project", 0.2, 2),
+            ("local", 0.3, 3),
+            ("managed", 0.5, 5),
+        )
+    }
+    for where in ("home", "project", "local"):
+        place.write(**{where: sources[where]})
+        settings = place.load()
+        assert settings.own.compact_at == sources[where]["shoal"]["compact_at"]
+        assert settings.cleanup_period_days == sources[where]["cleanupPeriodDays"]
+        assert settings.origin("shoal.compact_at") == f"{place.files[where]}:3"
+        assert settings.origin("cleanupPeriodDays") == f"{place.files[where]}:5"
+    assert place.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.4
+    assert place.load(given='{"shoal": {"compact_at": 0.4}}').origin("shoal.compact_at") == "--settings:1"
+    assert place.load(given='{"shoal": {"compact_at": 0.4}}').cleanup_period_days == 3
+    place.write(managed=sources["managed"])
+    assert place.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.5
+
+
+def test_permission_lists_are_joined_and_mappings_merged(place):
+    place.write(
+        home={
+            "permissions": {"allow": ["Read", "Bash(ls:*)"], "deny": ["WebFetch"], "defaultMode": "plan"},
+            "env": {"A": "home", "B": "home", "N": 3, "T": True},
+            "shoal": {"models": {"m": {"input": 1, "window": 10}, "n": {"output": 2}}, "aliases": {"x": "m"}},
+        },
+        project={
+            "permissions": {"allow": ["Bash(make:*)", "Read"], "additionalDirectories": ["../lib"]},
+            "env": {"A": "project"},
+            "shoal": {"models": {"m": {"input": 3}}},
+        },
+        local={"permissions": {"ask": ["Bash"], "defaultMode": "acceptEdits", "disableSomething": 1}},
+    )
+    settings = place.load()
+    rules = settings.permissions
+    assert rules.allow == ("Bash(make:*)", "Read", "Bash(ls:*)")
+    assert (rules.ask, rules.deny, rules.additional_directories) == (("Bash",), ("WebFetch",), ("../lib",))
+    assert rules.default_mode == "acceptEdits"
+    assert settings.env == {"A": "project", "B": "home", "N": "3", "T": "true"}
+    assert (settings.own.models["m"].input, settings.own.models["m"].window) == (3, 10)
+    assert settings.own.models["n"].output == 2
+    assert settings.own.aliases == {"x": "m"}
+    assert settings.origin("permissions.allow") == f"{place.files['project']}:3, {place.files['home']}:3"
+    assert settings.origin("permissions.defaultMode") == f"{place.files['local']}:6"
+    assert settings.tool_environment["A"] == "project"
+    assert settings.tool_environment["SHOAL_HOME"] == str(place.home)
+
+
+def test_the_model_is_taken_from_the_environment_before_the_files(place):
+    place.write(home={"model": "from-home"})
+    assert place.load().model == "from-home"
+    place.write(project={"shoal": {"model": "own"}})
+    assert (place.load().model, place.load().origin("model")) == ("own", f"{place.files['project']}:3")
+    settings = place.load(ANTHROPIC_MODEL="a")
+    assert (settings.model, settings.origin("model")) == ("a", "$ANTHROPIC_MODEL")
+    assert place.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").model == "s"
+
+
+def test_keys_come_from_the_environment_or_the_persons_own_settings(place):
+    place.write(home={"env": {"ANTHROPIC_API_KEY": "from-home", "OPENAI_API_KEY": "o"}})
+    settings = place.load(ANTHROPIC_API_KEY="from-environment", OLLAMA_HOST="h:1", OPENAI_BASE_URL="")
+    access = settings.access
+    assert access.anthropic_api_key == "from-environment"
+    assert (access.openai_api_key, access.ollama_host, access.openai_base_url) == ("o", "h:1", None)
+    assert settings.origin("anthropic_api_key") == "$ANTHROPIC_API_KEY"
+    assert settings.origin("openai_api_key") == f"{place.files['home']}:4"
+
+
+@pytest.mark.parametrize("where", ["project", "local"])
+def test_a_project_cannot_send_requests_elsewhere(place, where):
+    hostile = {"env": {"ANTHROPIC_BASE_URL": "http://evil", "OPENAI_API_KEY": "theirs", "MARK": "x"}}
+    place.write(**{where: hostile})
+    settings = place.load(ANTHROPIC_API_KEY="mine")
+    assert settings.access.anthropic_base_url is None
+    assert settings.access.openai_api_key is None
+    assert settings.origin("anthropic_base_url") == "default"
+    assert settings.env["MARK"] == "x"
+
+
+def test_a_session_in_the_home_directory_itself_reads_its_settings_once(tmp_path):
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"env": {"OPENAI_API_KEY": "k"}}')
+    settings = load_settings(cwd=tmp_path, environ={"HOME": str(tmp_path)}, managed=())
+    assert len(settings.documents) == 1
+    assert settings.access.openai_api_key == "k"
+
+
+def test_secrets_are_not_in_what_is_printed(place):
+    place.write(home={"env": {"OPENAI_API_KEY": "sk-secret-file"}})
+    settings = place.load(ANTHROPIC_API_KEY="sk-secret-environment")
+    shown = repr(settings) + repr(settings.access) + repr(settings.documents)
+    assert "sk-secret" not in shown
+    assert "anthropic_api_key" in shown
+
+
+def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
+    place.write(
+        project={
+            "hooks": {"x": [1]},
+            "statusLine": None,
+            "shoal": {"compactat": 1, "zzz": 2, "durable": True},
+        }
+    )
+    settings = place.load()
+    assert settings.own.durable
+    near, far = settings.warnings
+    assert near.startswith(f"{place.files['project']}:9: shoal.compactat")
+    assert near.endswith("Is compact_at meant?")
+    assert far.startswith(f"{place.files['project']}:10: shoal.zzz")
+    assert far.endswith("is ignored.")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ('{\n "shoal": {\n  "compact_at": "much"\n }\n}', 3, "shoal.compact_at"),
+        ('{\n "shoal": {\n  "durable": true,\n  "compact_at": 1.5\n }\n}', 4, "shoal.compact_at"),
+        ('{\n "shoal": []\n}', 2, "shoal"),
+        ('{\n "permissions": {\n  "deny": [\n   "a",\n   5\n  ]\n }\n}', 5, "permissions.deny.1"),
+        ('{"permissions": {"allow": "Read"}}', 1, "permissions.allow"),
+        ('{\n\n "permissions": {"defaultMode": "yolo"}}', 3, "permissions.defaultMode"),
+        ('{\n "model": 5}', 2, "model"),
+        ('{\n "env": {\n  "A": [1]}}', 2, "env"),
+        ('{\n "cleanupPeriodDays": -1}', 2, "cleanupPeriodDays"),
+        ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),
+        ('{\n "x": "compact_at",\n "shoal": {"x": {"compact_at": 1},\n "compact_at": ""}}', 4, "compact_at"),
+        ('{\n "a": 1,\n}', 3, "not valid JSON"),
+        ("{\n", 2, "not valid JSON"),
+        ("[1]", 1, "a JSON object"),
+        ("[" * 100_000, 1, "not valid JSON"),
+    ],
+)
+def test_a_mistake_is_named_with_file_line_and_key(place, text, line, key):
+    place.write(project=text)
+    with pytest.raises(SettingsError) as caught:
+        place.load()
+    assert str(caught.value).startswith(f"{place.files['project']}:{line}: ")
+    assert key in str(caught.value)
+    assert (caught.value.path, caught.value.line) == (place.files["project"], line)
+
+
+def test_settings_given_as_a_file_are_read_from_there(place):
+    place.cwd.mkdir()
+    (place.cwd / "mine.json").write_text('\ufeff{"model": "given"}', encoding="utf-8")
+    assert place.load(given="mine.json").model == "given"
+    with pytest.raises(SettingsError, match=r"There is no settings file .*other\.json"):
+        place.load(given="other.json")
+    with pytest.raises(SettingsError, match="--settings:1: not valid JSON"):
+        place.load(given='{"model"')
+
+
+def test_a_file_that_cannot_be_read_is_an_error_not_a_default(place):
+    place.files["home"].mkdir(parents=True)
+    with pytest.raises(SettingsError, match=r"home/settings\.json cannot be read"):
+        place.load()
+    place.files["home"].rmdir()
+    place.files["home"].write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        place.load()
+
+
+def test_an_empty_file_is_no_settings(place):
+    place.write(home="", project=" \n")
+    assert place.load().own == Own()
+
+
+names = st.text(st.sampled_from('abc{}[]:,"\\'), max_size=4)
+trees = st.recursive(
+    st.none() | names | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(names, trees, min_size=1, max_size=4), st.data())
+def test_the_line_of_any_key_is_found(tree, data):
+    keys, value = [], tree
+    while isinstance(value, dict) and value:
+        keys.append(data.draw(st.sampled_from(sorted(value))))
+        value = value[keys[-1]]
+    marked = tree
+    for key in keys[:-1]:
+        marked = marked[key]
+    marked[keys[-1]] = "here it is"
+    text = json.dumps(tree, indent=1)
+    lines = text.split("\n")
+    expected = 1 + next(number for number, line in enumerate(lines) if "here it is" in line)
+    assert line_of(text, keys) == expected
+
+
+def test_a_project_cannot_turn_the_asking_off_but_a_person_can(place):
+    skip = {"permissions": {"defaultMode": "bypassPermissions"}}
+    place.write(project=skip, local=skip)
+    assert place.load().permissions.default_mode is None
+    assert "only your own settings" in place.load().warnings[0]
+    place.write(home=skip)
+    assert place.load().permissions.default_mode == "bypassPermissions"
+
+
+def test_the_usual_variables_name_a_proxy(place):
+    settings = place.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
+    assert settings.proxy_for("https://api.anthropic.com") == "http://proxy:3128"
+    assert settings.proxy_for("http://api.anthropic.com") is None
+    assert settings.proxy_for("https://a.internal.example/v1") is None
+    assert settings.proxy_for("https://x.corp") is None
+    assert settings.proxy_for("http://127.0.0.1:11434") is None
+    assert place.load(all_proxy="http://p").proxy_for("https://x.example") == "http://p"

@@ -1,0 +1,18 @@
+"""`shoal` at a terminal with a scripted mind: python talker.py SCRIPT MODE PACE [PROMPT]."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from shoal.app.options import Options
+from shoal.models.scripted import ScriptedModel
+from shoal.surfaces.cli.interactive import interactive
+
+if __name__ == "__main__":
+    script, mode, pace, *prompt = sys.argv[1:]
+    options = Options(
+        model=ScriptedModel.from_file(Path(script), pace=float(pace)),
+        mode=mode,  # type: ignore[arg-type]
+    )
+    sys.exit(interactive(options, prompt[0] if prompt else None))

@@ -1,0 +1,197 @@
+"""A terminal for tests: a program under a real pty, and the screen a person would see."""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+BOUND = 20.0
+_CSI = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
+
+
+class Screen:
+    """Understands the few codes the program uses, and fails on any other. Rows that scroll off are kept."""
+
+    def __init__(self, columns: int = 80) -> None:
+        self.columns = columns
+        self.rows: list[list[str]] = [[]]
+        self.row = self.column = 0
+        self.codes: set[str] = set()
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        text = self._rest + text
+        self._rest = ""
+        at = 0
+        while at < len(text):
+            if text[at] == "\x1b":
+                code = _CSI.match(text, at)
+                if code is None:
+                    assert len(text) - at < 16, f"unknown code {text[at : at + 16]!r}"
+                    self._rest = text[at:]
+                    return
+                self._obey(code[1], code[2])
+                at = code.end()
+            else:
+                self._put(text[at])
+                at += 1
+
+    def _obey(self, numbers: str, letter: str) -> None:
+        self.codes.add(letter)
+        match letter:
+            case "m" | "h" | "l":
+                pass
+            case "A":
+                self.row = max(self.row - int(numbers or 1), 0)
+            case "C":
+                self.column += int(numbers or 1)
+            case "J":
+                assert not numbers
+                del self.rows[self.row + 1 :]
+                del self.rows[self.row][self.column :]
+            case _:
+                raise AssertionError(f"unknown code {numbers}{letter}")
+
+    def _put(self, character: str) -> None:
+        if character == "\r":
+            self.column = 0
+        elif character == "\n":
+            self._next_row()
+        elif character == "\x07":
+            pass
+        else:
+            assert character.isprintable(), f"control character {character!r}"
+            wide = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+            if self.column + wide > self.columns:
+                self.column = 0
+                self._next_row()
+            row = self.rows[self.row]
+            row.extend(" " * (self.column + wide - len(row)))
+            row[self.column : self.column + wide] = [character, *[""] * (wide - 1)]
+            self.column += wide
+
+    def _next_row(self) -> None:
+        self.row += 1
+        if self.row == len(self.rows):
+            self.rows.append([])
+
+    @property
+    def lines(self) -> list[str]:
+        return ["".join(row).rstrip() for row in self.rows]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).rstrip()
+
+
+_open: set[Terminal] = set()
+
+
+class Terminal:
+    """Closed by `close`, or by leaving the `with` block: nothing it started is left."""
+
+    def __init__(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24
+    ) -> None:
+        self.screen = Screen(columns)
+        self.raw = ""
+        self.status: int | None = None
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execvpe(argv[0], list(argv), dict(env))
+        _open.add(self)
+        self.resize(columns, rows)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def resize(self, columns: int, rows: int = 24) -> None:
+        self.screen.columns = columns
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def wait_for(self, wanted: str | Callable[[str], bool], *, bound: float = BOUND) -> str:
+        """The screen's text once it shows what is wanted."""
+        shows = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
+        end = time.monotonic() + bound
+        while not shows(self.screen.text):
+            if not self._read(end - time.monotonic()):
+                name = wanted if isinstance(wanted, str) else "what was waited for"
+                raise AssertionError(f"{name!r} did not appear. The screen:\n{self.screen.text}")
+        return self.screen.text
+
+    def wait_for_end(self, *, bound: float = BOUND) -> int:
+        """The exit status; everything it still wrote is on the screen."""
+        end = time.monotonic() + bound
+        while self._read(end - time.monotonic()):
+            pass
+        if self.status is None:
+            assert time.monotonic() < end, f"it did not end. The screen:\n{self.screen.text}"
+            _, status = os.waitpid(self.pid, 0)
+            self.status = os.waitstatus_to_exitcode(status)
+        return self.status
+
+    def close(self) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.status = -signal.SIGKILL
+        _open.discard(self)
+        os.close(self._fd)
+
+    def _read(self, seconds: float) -> bool:
+        """False when nothing came in time, or nothing will come any more.
+
+        Every open terminal is read meanwhile: a program whose terminal is full stands still.
+        """
+        end = time.monotonic() + seconds
+        while self in _open and (left := end - time.monotonic()) > 0:
+            ready = select.select([terminal._fd for terminal in _open], [], [], left)[0]
+            got = {terminal: terminal._take() for terminal in list(_open) if terminal._fd in ready}
+            if self in got:
+                return got[self]
+        return False
+
+    def _take(self) -> bool:
+        try:
+            data = os.read(self._fd, 65_536)
+        except OSError:
+            data = b""
+        if not data:
+            _open.discard(self)
+        text = self._decode(data)
+        self.raw += text
+        self.screen.feed(text)
+        return bool(data)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What a program needs, and nothing of the person who runs the tests."""
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "HOME": str(home),
+        "SHOAL_HOME": str(home),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        **more,
+    }

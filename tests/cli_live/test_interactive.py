@@ -1,0 +1,306 @@
+"""`shoal` at a terminal, used as a person does."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_live.conftest import TALKER, Place
+from cli_live.terminal import environment
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"name": "Bash", "input": {"command": command}}
+
+
+def is_at_prompt(text: str) -> bool:
+    return text.endswith("›")
+
+
+def test_an_answer_streams_and_the_end_says_how_to_go_on(place: Place) -> None:
+    terminal = place.talk({"text": "one two three " * 40 + "end"}, pace=0.01)
+    terminal.wait_for(is_at_prompt)
+    terminal.type("hello\r")
+    text = terminal.wait_for("one two three")
+    assert not text.rstrip("› ").endswith("end")
+    terminal.wait_for(lambda text: "end" in text and is_at_prompt(text))
+    terminal.type(CTRL_D)
+    assert terminal.wait_for_end() == 0
+    session = next((place.home / "projects").glob("*/*.jsonl")).stem
+    assert f"shoal --resume {session}" in terminal.screen.text
+    assert "›" not in terminal.screen.lines[-1]
+
+
+def test_a_prompt_given_on_the_command_line_is_the_first(place: Place) -> None:
+    terminal = place.talk({"match": "what is it?", "text": "It is this."}, prompt="what is it?")
+    assert "› what is it?" in terminal.wait_for("It is this.")
+
+
+def test_several_lines_are_one_prompt(place: Place) -> None:
+    terminal = place.talk({"match": "one\ntwo\nthree", "text": "all three"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type("one\\\r\x1b[200~two\r\nthree\x1b[201~\r")
+    terminal.wait_for("all three")
+
+
+@pytest.mark.spec("USR-07")
+def test_ctrl_c_ends_the_turn_and_not_the_program(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "still there", "text": "I am."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type(CTRL_C)
+    text = terminal.wait_for(lambda text: "interrupted" in text and is_at_prompt(text))
+    assert text.count("interrupted") == 1
+    terminal.type("still there?\r")
+    terminal.wait_for("I am.")
+
+
+def test_ctrl_c_twice_ends_the_program_and_what_it_started(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"tools": [bash(f"echo pid $$ > pid; {gate.command}")]}, mode="bypassPermissions", prompt="go"
+    )
+    terminal.wait_for("Bash waiting")
+    pid = int((place.project / "pid").read_text().split()[1])
+    terminal.type(CTRL_C + CTRL_C)
+    assert terminal.wait_for_end() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(place: Place) -> None:
+    terminal = place.talk({"text": "unused"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type(CTRL_C)
+    terminal.wait_for("Ctrl-C again ends Shoal.")
+    terminal.type(CTRL_C)
+    assert terminal.wait_for_end() == 0
+
+
+def test_ctrl_c_drops_a_half_typed_line(place: Place) -> None:
+    terminal = place.talk({"match": "second", "text": "yes"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type("first")
+    terminal.wait_for("› first")
+    terminal.type(CTRL_C)
+    terminal.wait_for(is_at_prompt)
+    terminal.type("second\r")
+    assert "first" not in terminal.wait_for("yes")
+
+
+def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "be quick", "text": "I heard you."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("be quick\r")
+    terminal.wait_for("told the agent")
+    gate.open()
+    terminal.wait_for("I heard you.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
+)
+def test_a_permission_question_is_answered_at_the_prompt(place: Place, answer: str, seen: str) -> None:
+    terminal = place.talk(
+        {"match": "go", "tools": [bash("echo it-ran")]},
+        {"match": "it-ran", "text": "ran it"},
+        {"match": "was not run: the person said no.", "text": "did not: the person said no."},
+        {"match": "was not run: use ls instead", "text": "did not: use ls instead"},
+        prompt="go",
+    )
+    text = terminal.wait_for("allow? ›")
+    assert "command: echo it-ran" in text
+    assert "it is not known to be safe" in text
+    terminal.type(f"{answer}\r")
+    terminal.wait_for(seen)
+
+
+def test_an_answer_for_the_session_is_not_asked_for_again(place: Place) -> None:
+    terminal = place.talk(
+        {"match": "go", "tools": [bash("echo it-ran")]},
+        {"match": "it-ran", "text": "first done"},
+        {"match": "again", "tools": [bash("echo it-ran")]},
+        {"match": "it-ran", "text": "second done"},
+        prompt="go",
+    )
+    terminal.wait_for("allow? ›")
+    terminal.type("a\r")
+    terminal.wait_for(lambda text: "first done" in text and is_at_prompt(text))
+    terminal.type("again\r")
+    assert terminal.wait_for("second done").count("asks to run") == 1
+
+
+def test_a_half_typed_line_is_not_taken_for_an_answer(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command), bash("echo two")]},
+        {"match": "two", "text": "all done"},
+        prompt="go",
+    )
+    terminal.wait_for("allow? ›")
+    terminal.type("y\r")
+    terminal.wait_for("Bash waiting")
+    terminal.type("half a thought")
+    terminal.wait_for("› half a thought")
+    gate.open()
+    terminal.wait_for("allow? ›")
+    terminal.type("y\r")
+    terminal.wait_for("all done")
+    terminal.wait_for(lambda text: text.endswith("› half a thought"))
+
+
+def test_a_question_with_choices_is_answered_by_number(place: Place) -> None:
+    pytest.importorskip("shoal.tools.askuser")
+    question = {
+        "question": "Which colour?",
+        "header": "Colour",
+        "options": [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}],
+        "multiSelect": False,
+    }
+    terminal = place.talk(
+        {"match": "go", "tools": [{"name": "AskUserQuestion", "input": {"questions": [question]}}]},
+        {"match": "blue", "text": "Blue it is."},
+        prompt="go",
+    )
+    assert "  1  red  warm" in terminal.wait_for("Colour? ›")
+    terminal.type("2\r")
+    terminal.wait_for("Blue it is.")
+
+
+@pytest.mark.spec("USR-10")
+def test_compact_lets_the_conversation_go_on_from_a_summary(place: Place) -> None:
+    terminal = place.talk(
+        {"match": "the first thing", "text": "noted the first thing"},
+        {"match": "mind the colours", "text": "SUMMARY-OF-IT"},
+        {"match": "what now", "at": 0, "text": "on from the summary"},
+        prompt="the first thing",
+    )
+    terminal.wait_for(lambda text: "noted the first" in text and is_at_prompt(text))
+    terminal.type("/compact mind the colours\r")
+    terminal.wait_for("goes on from a summary")
+    terminal.type("what now\r")
+    terminal.wait_for("on from the summary")
+
+
+def test_rewind_brings_files_and_conversation_back(place: Place) -> None:
+    made = place.project / "made.txt"
+    write = {"name": "Write", "input": {"file_path": "made.txt", "content": "hello\n"}}
+    terminal = place.talk(
+        {"match": "first", "text": "the first answer"},
+        {"match": "make it", "tools": [write]},
+        {"match": "made.txt", "text": "made it"},
+        {"match": "how many", "at": 1, "text": "one answer is left"},
+        mode="acceptEdits",
+        prompt="first",
+    )
+    terminal.wait_for(lambda text: "the first answer" in text and is_at_prompt(text))
+    terminal.type("make it\r")
+    terminal.wait_for(lambda text: "made it" in text and is_at_prompt(text))
+    assert made.exists()
+    terminal.type("/rewind\r")
+    terminal.wait_for("2  make it")
+    terminal.type("/rewind 2\r")
+    terminal.wait_for("The conversation too? y/n ›")
+    terminal.type("y\r")
+    terminal.wait_for("deleted     made.txt")
+    assert not made.exists()
+    terminal.type("how many\r")
+    terminal.wait_for("one answer is left")
+
+
+def test_commands_say_what_they_do_and_unknown_ones_are_told(place: Place) -> None:
+    terminal = place.talk({"text": "unused"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type("/help\r")
+    assert "/rewind [TURN]" in terminal.wait_for("Ctrl-D ends it too.")
+    terminal.type("/cots\r")
+    terminal.wait_for("Did you mean /cost?")
+    terminal.type("/cost\r")
+    terminal.wait_for("0 tokens in, 0 out")
+    terminal.type("/model no-such-model\r")
+    terminal.wait_for("✗")
+    terminal.type("/exit\r")
+    assert terminal.wait_for_end() == 0
+
+
+def test_clear_starts_a_new_session(place: Place) -> None:
+    terminal = place.talk({"text": "one"}, {"at": 0, "text": "two"}, prompt="first")
+    terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
+    terminal.type("/clear\r")
+    terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
+    terminal.type("second\r")
+    terminal.wait_for("two")
+    assert len(list((place.home / "projects").glob("*/*.jsonl"))) == 2
+
+
+def test_what_was_typed_is_recalled_in_the_next_session(place: Place) -> None:
+    terminal = place.talk({"text": "one"}, prompt=None)
+    terminal.wait_for(is_at_prompt)
+    terminal.type("remember me\r")
+    terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
+    terminal.type(CTRL_D)
+    terminal.wait_for_end()
+    assert stat.S_IMODE((place.home / "shoal" / "history").stat().st_mode) == 0o600
+    again = place.talk({"text": "two"})
+    again.wait_for(is_at_prompt)
+    again.type("\x1b[A")
+    again.wait_for("› remember me")
+
+
+def test_a_terminal_that_cannot_draw_gets_plain_lines(place: Place) -> None:
+    terminal = place.talk(
+        {"match": "go", "tools": [bash("echo it-ran")]}, {"match": "it-ran", "text": "ran it"}, TERM="dumb"
+    )
+    terminal.wait_for("/help lists")
+    terminal.type("go\n")
+    terminal.wait_for("allow?")
+    terminal.type("y\n")
+    terminal.wait_for("ran it")
+    terminal.type(CTRL_D)
+    assert terminal.wait_for_end() == 0
+    assert "\x1b" not in terminal.raw
+
+
+def test_the_terminal_is_as_before_when_the_program_ends(place: Place) -> None:
+    terminal = place.talk({"text": "unused"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type(CTRL_D)
+    terminal.wait_for_end()
+    assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
+
+
+def test_without_a_terminal_it_runs_as_with_p_and_says_so(place: Place, tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"match": "from the pipe", "text": "Piped."}]')
+    run = subprocess.run(
+        [sys.executable, str(TALKER), str(script), "default", "0"],
+        cwd=place.project,
+        env=environment(place.home),
+        input="from the pipe",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (0, "Piped.\n")
+    assert "no terminal" in run.stderr
