@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.core.errors import ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
-from shoal.core.events import Event, Finished, ToolReturned
+from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
@@ -262,6 +262,22 @@ def test_run_sync_gives_back_how_it_ended(tmp_path: Path) -> None:
     finished = shoal.run_sync("hi", cwd=tmp_path, model=ScriptedModel(["hello"]), hear=heard.append)
     assert finished.text == "hello"
     assert heard[-1] is finished
+
+
+async def test_a_debug_log_tells_everything_and_latest_points_at_it(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hello"]), debug=True) as session:
+        await finish(session)
+    log = home() / "debug" / f"{session.id}.txt"
+    assert (home() / "debug" / "latest").resolve() == log.resolve()
+    kinds = [json.loads(line.split(" ", 1)[1])["type"] for line in log.read_text().splitlines()]
+    assert {"session_started", "request_sent", "heard", "message_added", "turn_ended"} <= set(kinds)
+
+
+async def test_a_file_a_tool_wrote_is_on_the_record(tmp_path: Path) -> None:
+    model = ScriptedModel([call("Write", file_path="a.txt", content="x"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model, mode="acceptEdits") as session:
+        changed = [e for e in await events_of(session) if isinstance(e, FileChanged)]
+    assert [(e.turn, e.path) for e in changed] == [(1, str(tmp_path / "a.txt"))]
 
 
 async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:

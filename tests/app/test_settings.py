@@ -202,7 +202,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ('{\n "model": 5}', 2, "model"),
         ('{\n "env": {\n  "A": [1]}}', 2, "env"),
         ('{\n "cleanupPeriodDays": -1}', 2, "cleanupPeriodDays"),
-        ('{\n "shoal": {"tool_deadline": 0}}', 2, "shoal.tool_deadline"),
+        ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),
         ('{\n "x": "compact_at",\n "shoal": {"x": {"compact_at": 1},\n "compact_at": ""}}', 4, "compact_at"),
         ('{\n "a": 1,\n}', 3, "not valid JSON"),
         ("{\n", 2, "not valid JSON"),
@@ -266,3 +266,22 @@ def test_the_line_of_any_key_is_found(tree, data):
     lines = text.split("\n")
     expected = 1 + next(number for number, line in enumerate(lines) if "here it is" in line)
     assert line_of(text, keys) == expected
+
+
+def test_a_project_cannot_turn_the_asking_off_but_a_person_can(place):
+    skip = {"permissions": {"defaultMode": "bypassPermissions"}}
+    place.write(project=skip, local=skip)
+    assert place.load().permissions.default_mode is None
+    assert "only your own settings" in place.load().warnings[0]
+    place.write(home=skip)
+    assert place.load().permissions.default_mode == "bypassPermissions"
+
+
+def test_the_usual_variables_name_a_proxy(place):
+    settings = place.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
+    assert settings.proxy_for("https://api.anthropic.com") == "http://proxy:3128"
+    assert settings.proxy_for("http://api.anthropic.com") is None
+    assert settings.proxy_for("https://a.internal.example/v1") is None
+    assert settings.proxy_for("https://x.corp") is None
+    assert settings.proxy_for("http://127.0.0.1:11434") is None
+    assert place.load(all_proxy="http://p").proxy_for("https://x.example") == "http://p"

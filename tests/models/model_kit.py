@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from shoal.core.clock import Clock, SystemClock
@@ -62,12 +67,84 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[Delta] = []
+        self._more = asyncio.Event()
 
     async def __call__(self, delta: Delta) -> None:
         self.heard.append(delta)
+        self._more.set()
+
+    async def until(self, kind: type, count: int = 1) -> None:
+        """Returns when that many of a kind were heard."""
+        async with asyncio.timeout(5):
+            while len(self.of(kind)) < count:
+                self._more.clear()
+                await self._more.wait()
 
     def of(self, kind: type) -> list[Any]:
         return [delta for delta in self.heard if isinstance(delta, kind)]
 
     def text(self, kind: type) -> str:
         return "".join(delta.text for delta in self.of(kind))
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Serve, **options: Any) -> AsyncGenerator[int]:
+    """The port of a server; at the end it has hung up on everyone."""
+    handlers: set[asyncio.Task[None] | None] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.current_task())
+        # Cancelled only by the end of this server; asyncio would report that as a failure.
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await serve(reader, writer)
+        writer.close()
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, **options)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for handler in filter(None, handlers):
+            handler.cancel()
+        await asyncio.gather(*filter(None, handlers))
+
+
+@contextlib.asynccontextmanager
+async def saying(*answers: bytes, hang_up: bool = True) -> AsyncGenerator[str]:
+    """The address of a server that gives each request the next of these bytes, whatever they are."""
+    remaining = iter(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (answer := next(remaining, None)) is not None:
+            await whole_request(reader)
+            writer.write(answer)
+            await writer.drain()
+            if hang_up:
+                break
+
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def whole_request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    await reader.readexactly(int(length.group(1)) if length else 0)
+    return head
+
+
+def http(body: bytes, *headers: str, status: int = 200) -> bytes:
+    """A whole response."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def events(*data: Any) -> bytes:
+    """Server-sent events; what is not text is JSON."""
+    texts = [part if isinstance(part, str) else json.dumps(part) for part in data]
+    return "".join(f"data: {text}\n\n" for text in texts).encode()

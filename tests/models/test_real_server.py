@@ -13,6 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from shoal.core.clock import SystemClock
+from shoal.core.errors import ContextTooLong
+from shoal.core.messages import Message, ToolResult, ToolUse, user
+from shoal.core.requests import Request, Sent, TextDelta, ToolSchema, unheard
+from shoal.core.usage import ModelCard
+from shoal.models.providers import Access, make_model
+
 WINDOW = 2048
 PROGRAM = """
 import sys
@@ -120,3 +127,82 @@ def test_the_server_speaks_the_protocol(url):
     assert refused.status_code == 400
     assert "context" in refused.json()["error"]["message"]
     assert json.loads(bound["choices"][0]["message"]["content"]) == {"n": 7}
+
+
+CARD = ModelCard(id="smollm2", provider="local", window=WINDOW, tools=False, images=False)
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def ask(request, url):
+    """Ask through our adapters, for llama.cpp speaks both protocols; each question on a new connection."""
+
+    async def asked(question, hear=unheard):
+        model = make_model(request.param, CARD, Access(base_url=url, api_key="none"), clock=SystemClock())
+        try:
+            return await model.reply(question, hear)
+        finally:
+            await model.aclose()
+
+    return asked
+
+
+async def test_a_plain_reply_comes_through_the_adapter(ask):
+    heard = []
+
+    async def hear(delta):
+        heard.append(delta)
+
+    request = Request(system="", messages=[user("Say hello.")], max_tokens=8, temperature=0)
+    first = await ask(request, hear)
+    again = await ask(request)
+    assert first.message.text == again.message.text != ""
+    assert heard[0] == Sent()
+    assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == first.message.text
+    assert first.model == "smollm2"
+    assert first.stop_reason in ("max_tokens", "end_turn")
+    assert first.counted
+    assert 0 < first.usage.output_tokens <= 8
+    assert again.usage.prompt_tokens == first.usage.prompt_tokens > 8
+    assert again.usage.cache_read_input_tokens > 0, "the server read the same prompt from its cache"
+
+
+async def test_a_history_that_does_not_fit_is_named(ask):
+    with pytest.raises(ContextTooLong):
+        await ask(Request(system="", messages=[user("word " * 2 * WINDOW)], max_tokens=8))
+
+
+CITIES = ("Paris", "Rome", "Oslo", "Bern")
+WEATHER = ToolSchema(
+    name="Weather",
+    description="The weather in a city.",
+    input_schema={
+        "type": "object",
+        "properties": {"city": {"enum": CITIES}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+)
+
+
+async def test_a_tool_call_is_emulated_by_a_schema(url):
+    """The model has no sense, so it is shown what to do: all it ever said in this conversation is calls."""
+    messages = [user("Get the weather in Paris, Rome, Oslo and Bern, one city after the other.")]
+    for city in CITIES[:-1]:
+        call = ToolUse(id=f"call_{city}", name="Weather", input={"city": city})
+        result = ToolResult(tool_use_id=call.id, content="Sunny. Now the next city.")
+        messages += [
+            Message(role="assistant", content=(call,)),
+            Message(role="user", content=(result,)),
+        ]
+    request = Request(
+        system="You use tools.", messages=messages, tools=[WEATHER], max_tokens=200, temperature=0
+    )
+    model = make_model("openai", CARD, Access(base_url=url), clock=SystemClock())
+    reply = await model.reply(request, unheard)
+    await model.aclose()
+    assert reply.stop_reason == "tool_use"
+    for call in reply.message.tool_uses:
+        assert call.name == "Weather"
+        assert call.input["city"] in CITIES
+    known = {f"call_{city}" for city in CITIES[:-1]}
+    assert not known & {call.id for call in reply.message.tool_uses}, "ids are new"

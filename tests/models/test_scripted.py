@@ -52,6 +52,7 @@ async def test_replies_are_said_in_order_whatever_their_form():
     assert [reply.stop_reason for reply in replies] == stops
     assert replies[3].usage == replies[4].usage == usage
     assert {reply.model for reply in replies} == {"scripted"}
+    assert len({reply.id for reply in replies}) == 6
 
 
 async def test_a_function_sees_the_request():

@@ -239,6 +239,38 @@ async def test_a_client_that_vanishes_does_not_disturb_the_run(run):
         assert await client.request(Status()) == {"turn": 3}
 
 
+async def test_what_the_run_raises_reaches_its_caller_as_it_is(tmp_path):
+    run = Run(tmp_path / "control.sock")
+
+    async def serve():
+        async with run.server, await ControlClient.open(run.server.path) as client:
+            await client.request(Subscribe())
+            raise StoreError("full", path=tmp_path)
+
+    with pytest.raises(StoreError, match="full"):
+        await serve()
+    assert not run.server.path.exists()
+
+
+async def test_a_cancelled_run_closes_its_door_and_stays_cancelled(tmp_path):
+    run = Run(tmp_path / "control.sock")
+
+    async def serve():
+        async with run.server:
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(serve())
+        await asyncio.sleep(0)
+        client = await ControlClient.open(run.server.path)
+        await client.request(Subscribe())
+        task.cancel()
+        assert [event async for event in client.events()] == []
+        await client.__aexit__()
+    assert task.cancelled()
+    assert not run.server.path.exists()
+
+
 async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_not(tmp_path):
     path = tmp_path / "control.sock"
     dead = socket.socket(socket.AF_UNIX)

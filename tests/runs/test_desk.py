@@ -81,6 +81,14 @@ async def test_the_first_answer_stands(desk, directory):
     assert sorted(path.name for path in directory.iterdir()) == ["q-1.answer.json", "q-1.json"]
 
 
+def test_a_question_that_is_settled_keeps_its_first_answer(directory):
+    questions = Questions(directory)
+    questions.put(may())
+    assert questions.settle(may(), Denied(reason="a")) == Denied(reason="a")
+    assert questions.settle(may(), Denied(reason="b")) == Denied(reason="a")
+    assert questions.answer_to(may()) == Denied(reason="a")
+
+
 OTHER = """
 import sys
 from pathlib import Path

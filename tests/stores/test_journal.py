@@ -53,6 +53,7 @@ EVENTS = [
     events.Answered(agent=LEAD, question="q2", answer=Chosen(answers={"?": "a"})),
     events.ConversationCompacted(agent=LEAD, trigger="auto", tokens_before=7),
     events.FileChanged(agent=LEAD, turn=1, path="/x/y"),
+    events.Undone(agent=LEAD, turn=2, conversation=True, restored=("a.py",), left_alone=("b.py",)),
     events.Noted(agent=LEAD, text="n"),
     events.TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
     events.SessionEnded(agent=LEAD),
@@ -150,6 +151,7 @@ def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path, cloc
         signal.signal(signal.SIGXFSZ, previous)
     journal.append(noted("two"))
     assert [line.event.text for line in read_journal(path)] == ["one", "two"]
+    assert json.loads(path.read_bytes().splitlines()[-1])["text"] == "two"
 
 
 MANY = """
@@ -204,19 +206,24 @@ def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path, clock):
 async def test_a_follower_hears_of_an_event_at_once_and_ends_with_the_run(path, clock):
     journal = FileJournal(path, clock)
     journal.append(noted("before"))
-    heard = []
-    async with asyncio.timeout(10):
-        started = time.monotonic()
+    heard = asyncio.Queue()
+
+    async def follow():
         async for recorded in follow_journal(path):
-            heard.append(recorded.event)
-            if len(heard) < 20:
-                journal.append(noted(f"{len(heard)}"))
-            elif len(heard) == 20:
-                journal.append(events.SessionEnded(agent=LEAD))
-    assert heard[-1] == events.SessionEnded(agent=LEAD)
-    assert len(heard) == 21
-    # Woken by the system: twenty times the safety look of one second would be far longer.
-    assert time.monotonic() - started < 5
+            heard.put_nowait(recorded.event)
+
+    started = time.monotonic()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow())
+        assert await heard.get() == noted("before")
+        for number in range(20):
+            # The follower has read everything and waits: only a notice can wake it.
+            journal.append(noted(f"{number}"))
+            assert await heard.get() == noted(f"{number}")
+        journal.append(events.SessionEnded(agent=LEAD))
+    assert heard.get_nowait() == events.SessionEnded(agent=LEAD)
+    # Twenty looks of the safety net, one second apart, would be far longer.
+    assert time.monotonic() - started < 10
 
 
 async def test_a_follower_waits_for_a_journal_that_is_not_there_yet(path, clock):
@@ -241,6 +248,28 @@ async def test_a_follower_goes_on_past_an_earlier_end_and_stops_when_nobody_writ
     async with asyncio.timeout(10):
         heard = [r.event async for r in follow_journal(path, alive=lambda: False)]
     assert heard == [events.SessionEnded(agent=LEAD), noted("resumed")]
+
+
+async def test_a_follower_notices_that_the_writer_died_without_a_word(path, clock):
+    FileJournal(path, clock).append(noted("one"))
+    living = [True]
+    async with asyncio.timeout(10):
+        async for recorded in follow_journal(path, alive=lambda: living[0]):
+            assert recorded.event == noted("one")
+            asyncio.get_running_loop().call_soon(living.clear)
+            asyncio.get_running_loop().call_soon(living.append, False)
+
+
+async def test_a_follower_looks_by_itself_where_the_system_tells_nothing(path, clock):
+    async def hear():
+        return [recorded.event async for recorded in follow_journal(path)]
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        heard = tasks.create_task(hear())
+        await asyncio.sleep(0)
+        # The directory was not there when the watch began.
+        FileJournal(path, clock).append(events.SessionEnded(agent=LEAD))
+    assert heard.result() == [events.SessionEnded(agent=LEAD)]
 
 
 async def test_a_follower_leaves_no_watch_behind(path, clock):

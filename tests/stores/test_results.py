@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import create_whole, write_whole
 from shoal.stores.files.results import FileResults
-from shoal.stores.memory import MemoryResults
 
 HOSTILE = [
     "../../etc/passwd",
@@ -72,10 +71,3 @@ def test_the_first_whole_file_stands(tmp_path):
     write_whole(path, b"third")
     assert path.read_bytes() == b"third"
     assert [file.name for file in tmp_path.iterdir()] == ["answer.json"]
-
-
-def test_memory_keeps_every_result_apart():
-    results = MemoryResults()
-    one, other = results.keep("../t1", b"1"), results.keep("../t1", b"2")
-    assert one != other
-    assert (results.kept[one], results.kept[other]) == (b"1", b"2")

@@ -104,12 +104,16 @@ def test_after_a_rewind_the_conversation_goes_on_from_there(writer):
     kept = told.reply("first")
     told.prompt("two")
     told.reply("second")
-    told.add(Rewound(id=told.ids.entry(), parent=kept.id, at=0, turn=2))
+    rewound = told.add(Rewound(id=told.ids.entry(), parent=kept.id, at=0, turn=2))
     assert said(read_session(told.path)) == [("user", "one"), ("assistant", "first")]
     told.prompt("three")
     loaded = read_session(told.path)
     assert said(loaded) == [("user", "one"), ("assistant", "first"), ("user", "three")]
     assert loaded.turns == 3
+    assert [(p.turn, p.parent, p.text) for p in loaded.prompts] == [
+        (1, None, "one"),
+        (3, rewound.id, "three"),
+    ]
     told.add(Rewound(id=told.ids.entry(), parent=None, at=0, turn=1))
     assert read_session(told.path).messages == ()
 
@@ -204,6 +208,7 @@ def test_the_latest_session_of_a_directory_is_the_one_written_last(writer, home)
         os.utime(told.path, ns=(0, [5, 9, 7][number] * 10**9))
     writer(cwd="/elsewhere", session="s-4").prompt("hi")
     (told.path.parent / "agent-a1.jsonl").write_text("{}\n")
+    (told.path.parent / "s-5.jsonl").write_text('{"type":"summary","summary":"nothing was said"}\n')
     assert latest_session(home, "/project") == "s-2"
 
 

@@ -12,6 +12,8 @@ import textwrap
 import pytest
 
 from shoal.core.errors import StoreError
+from shoal.core.ids import AgentId, SessionId
+from shoal.stores.files.places import journal_path, run_directory, subagent_path
 from shoal.stores.files.sessions import read_session
 
 
@@ -29,6 +31,19 @@ def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, ho
     assert mode(path) == 0o600
     for directory in (home, home / "projects", path.parent):
         assert mode(directory) == 0o700
+
+
+@pytest.mark.spec("HOM-02")
+def test_side_chains_and_runs_have_their_places(home):
+    session, agent = SessionId("s-1"), AgentId("a1")
+    beside = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
+    assert subagent_path(home, "/p", session, agent) == beside
+    assert journal_path(home, session) == home / "shoal" / "runs" / "s-1" / "journal.jsonl"
+    for hostile in ("../x", "a/b", "..", ""):
+        with pytest.raises(StoreError):
+            subagent_path(home, "/p", session, AgentId(hostile))
+        with pytest.raises(StoreError):
+            run_directory(home, SessionId(hostile))
 
 
 def test_every_entry_is_on_disk_when_append_returns(writer):

@@ -236,7 +236,9 @@ async def test_a_stale_connection_answers_once_and_never_again(form):
 async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
     async with form([["Now:", CALL, Cut(in_tool_call=True, how=how)]]) as server:
         lines, error = await events_of(form, server)
+        await server.left()
         assert server.reported == Usage()
+        assert server.unsettled.output_tokens > 0
     assert (error is None) == (how == "clean")
     if how != "reset":  # A reset may overtake bytes that were sent before it.
         text = "\n".join(lines)
@@ -249,6 +251,7 @@ async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
 async def test_a_cut_after_some_events_sends_just_these(form):
     async with form([["some words to say", Cut(after=2)]]) as server:
         lines, error = await events_of(form, server)
+        await server.left()
         assert server.unsettled.output_tokens > 0
     assert error is not None
     assert sum(line.startswith("data:") for line in lines) == 2
@@ -306,6 +309,17 @@ def _values(node, key):
             yield from _values(value, key)
 
 
+async def test_what_is_not_http_ends_the_connection_and_nothing_else(form):
+    async with form(["still here"]) as server:
+        reader, writer = await connection(server)
+        writer.write(b"\x16\x03\x01 no request\r\n\r\n")
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await writer.wait_closed()
+        async with client(server) as http:
+            assert "still here" in (await http.post(PATHS[form], json=question())).text
+
+
 async def test_models_can_be_listed(form):
     async with form([], models=("a", "b")) as server, client(server) as http:
         listed = (await http.get("/v1/models")).json()["data"]
@@ -329,7 +343,7 @@ def test_the_program_follows_its_script_and_tells_at_the_end(form, tmp_path):
                 {"match": "Hello", "at": 0, "text": "Good day.", "usage": {"output_tokens": 4}},
                 {"match": "never", "text": "not said"},
                 {"tools": [{"name": "Read", "input": {"file_path": "a"}}]},
-                {"faults": [{"type": "httperror", "status": 503}], "repeat": True},
+                {"faults": [{"type": "http_error", "status": 503}], "repeat": True},
             ]
         )
     )

@@ -39,7 +39,7 @@ class PlainProcesses:
 
     def __init__(self) -> None:
         self.started: list[OneProcess] = []
-        self.launched: list[Launch] = []
+        self.begun = asyncio.Event()
 
     async def start(self, launch: Launch) -> OneProcess:
         process = await asyncio.create_subprocess_exec(
@@ -51,8 +51,8 @@ class PlainProcesses:
             stderr=launch.stderr,
             start_new_session=True,
         )
-        self.launched.append(launch)
         self.started.append(OneProcess(process))
+        self.begun.set()
         return self.started[-1]
 
     async def aclose(self) -> None:

@@ -22,8 +22,10 @@ from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
 from shoal.core.errors import SettingsError
+from shoal.core.events import FileChanged
+from shoal.core.filenames import shown
 from shoal.core.identity import Identity
-from shoal.core.ids import Ids
+from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.tools import Tool
@@ -43,6 +45,7 @@ from shoal.workspaces.local import LocalWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
+    from shoal.stores.files.debug import DebugLog
 
 
 class Parts(Struct, kw_only=True):
@@ -55,6 +58,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     steering: Steering
     journal: Journal
+    debug: DebugLog | None
     control: ControlServer | None
     past: Past | None
     """What can be undone; None where nothing is kept."""
@@ -143,6 +147,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         steering=steering,
         journal=record.journal,
+        debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
         past=_past(options, settings, history),
         choose=choose,
@@ -163,7 +168,11 @@ async def _reach(
     leave: AsyncExitStack,
 ) -> _Reach:
     granted = (*options.add_dirs, *map(Path, settings.permissions.additional_directories))
-    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints)
+
+    def changed(turn: int, path: Path) -> None:
+        session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
+
+    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
     desk = FileDesk(
         record.directory / "questions",
         clock=options.clock,
@@ -259,10 +268,12 @@ def _split(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tools(options: Options, shells: Shells) -> dict[str, Tool]:
+    from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
     from shoal.tools.files import file_tools
+    from shoal.tools.webfetch import web_tools
 
-    tools = (*file_tools(), *shell_tools(shells), *options.tools)
+    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *options.tools)
     # A tool denied as a whole is not even shown to the model.
     denied = {rule.tool for rule in map(parse_rule, _split(options.disallowed_tools)) if rule.pattern is None}
     return {tool.schema.name: tool for tool in tools if tool.schema.name not in denied}
@@ -282,6 +293,16 @@ def _bounds(options: Options, settings: Settings) -> Bounds:
         max_tokens=own.max_output_tokens,
         thinking_tokens=own.thinking_tokens,
     )
+
+
+def _debug(options: Options, settings: Settings, history: History, leave: AsyncExitStack) -> DebugLog | None:
+    if not options.debug:
+        return None
+    from shoal.stores.files.debug import DebugLog
+
+    log = DebugLog(settings.home / "debug", history.session, options.clock)
+    leave.callback(log.close)
+    return log
 
 
 async def _control(

@@ -217,6 +217,8 @@ class Session:
             self.parts.journal.append(event)
         if self.parts.control is not None:
             self.parts.control.publish(event)
+        if self.parts.debug is not None:
+            self.parts.debug.note(event)
 
     async def _take_turn(self, prompt: Message, channel: Channel) -> None:
         agent = self.agent

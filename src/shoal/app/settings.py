@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.wire.settings import (
@@ -147,20 +148,29 @@ def load_settings(
     trusted = known_part(merged([document for document in documents if document.trusted]))
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
+    permissions, refused = _own_authority(known.permissions, trusted.permissions)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
         home=home,
         access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
         model=named or known.shoal.model or configured or known.model,
-        permissions=known.permissions,
+        permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
         own=known.shoal,
-        warnings=tuple(warning for document in documents for warning in unknown_keys(document)),
+        warnings=(*refused, *(warning for document in documents for warning in unknown_keys(document))),
         environ=environ,
         documents=documents,
     )
+
+
+def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:
+    """A project's files may come from anyone: they cannot turn the asking off."""
+    if rules.default_mode != "bypassPermissions" or trusted.default_mode == rules.default_mode:
+        return rules, ()
+    told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
+    return replace(rules, default_mode=trusted.default_mode), (told,)
 
 
 def home_directory() -> Path:

@@ -31,6 +31,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Where servers of this API differ."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    always_limited: bool = False
+    """Send a limit also where the request has none."""
     thinking: Literal["effort", "budget", "unsaid"] = "unsaid"
     """How to ask for reasoning: a level, a number of tokens, or not at all."""
     tools_forbid_thinking: bool = False
@@ -67,8 +69,8 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
 
 def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
     limits: dict[str, Any] = {}
-    if request.max_tokens is not None:
-        limits[dialect.limit] = min(request.max_tokens, card.max_output)
+    if request.max_tokens is not None or dialect.always_limited:
+        limits[dialect.limit] = min(request.max_tokens or card.max_output, card.max_output)
     if request.tools and dialect.tools_forbid_thinking:
         limits["reasoning_effort"] = "none"
     elif request.thinking_tokens and dialect.thinking == "effort":

@@ -75,12 +75,19 @@ def stream_error(asked: Asked, error: Any) -> ModelError:
     code, said = _from_json({"error": error})
     status = _status_in(error)
     if status is not None and status >= 400:
-        return _error(asked, status, code, said, retry_after=None)
-    lowered = f"{code} {said}".lower()
-    for mark, kind in _TRANSIENT_TYPES.items():
-        if mark in lowered:
-            return _transient(kind, asked, None, said or code, retry_after=None)
+        return _begun(_error(asked, status, code, said, retry_after=None))
+    for words in (code.lower(), said.lower()):
+        for mark, kind in _TRANSIENT_TYPES.items():
+            if mark in words:
+                return _begun(_transient(kind, asked, None, said or code, retry_after=None))
     return _error(asked, 400, code, said, retry_after=None)
+
+
+def _begun(error: ModelError) -> ModelError:
+    """An answer that began may be counted, though it did not end."""
+    if isinstance(error, Transient):
+        error.billed = True
+    return error
 
 
 def _status_in(error: Any) -> int | None:

@@ -39,7 +39,7 @@ class Limiter:
     """What all agents that ask one model know about its health.
 
     After a failure nobody sends until the pause is over; then one request goes, and each one that the
-    provider begins to answer lets one more go beside it.
+    provider begins to answer lets two more go.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
@@ -49,9 +49,10 @@ class Limiter:
         self._paused_until = 0.0
         self._failures = 0
         self._wave = 0
-        self._under_way = 0
+        self._unanswered = 0
         """Requests of this wave; those from before the last failure may go on, and do not count."""
         self._room: int | None = None
+        """How many may be unanswered at once; None as long as nothing ever failed."""
         self._queue: deque[asyncio.Future[Turn]] = deque()
 
     async def enter(self) -> Turn:
@@ -65,11 +66,11 @@ class Limiter:
             raise
         if turn.wave != self._wave:  # another failure came while this one slept
             turn.wave = self._wave
-            self._under_way += 1
+            self._unanswered += 1
         return turn
 
     def _begun(self) -> Turn:
-        self._under_way += 1
+        self._unanswered += 1
         return Turn(self._wave)
 
     async def _queued(self) -> Turn:
@@ -86,8 +87,8 @@ class Limiter:
             raise
 
     def leave(self, turn: Turn) -> None:
-        if turn.wave == self._wave:
-            self._under_way -= 1
+        if turn.wave == self._wave and not turn.answered:
+            self._unanswered -= 1
         self._call_up()
 
     def answering(self, turn: Turn) -> None:
@@ -95,6 +96,7 @@ class Limiter:
         if turn.answered or turn.wave != self._wave:
             return
         turn.answered = True
+        self._unanswered -= 1
         self._failures = 0
         if self._room is not None:
             self._room += 1
@@ -106,10 +108,10 @@ class Limiter:
         if turn.wave == self._wave:
             self._failures += 1
             self._paused_until = max(self._paused_until, now + self.backoff(self._failures))
-            # A limit on the rate, or one broken stream, is no outage: half of what was under way may go.
+            # A limit on the rate, or one broken stream, is no outage: half as many may go.
             mild = isinstance(error, RateLimited | StreamCut | StreamStalled)
-            self._room = max(1, self._under_way // 2) if mild else 1
-            self._under_way = 0
+            self._room = max(1, self._unanswered // 2) if mild else 1
+            self._unanswered = 0
             self._wave += 1
         if error.retry_after is not None:
             self._paused_until = max(self._paused_until, now + self._stretched(error.retry_after))
@@ -128,15 +130,13 @@ class Limiter:
         return seconds * (1 + self._random.random() / 4)
 
     def _has_room(self) -> bool:
-        return self._room is None or self._under_way < self._room
+        return self._room is None or self._unanswered < self._room
 
     def _call_up(self) -> None:
         while self._queue and self._has_room():
             place = self._queue.popleft()
             if not place.done():
                 place.set_result(self._begun())
-        if not self._queue and self._room is not None and self._room > 2 * self._under_way + 8:
-            self._room = None  # everyone who wanted to is back
 
 
 class Limiters:

@@ -17,7 +17,6 @@ from shoal.models.json_text import encoded
 from shoal.models.messages_stream import MessageAssembly
 from shoal.models.turns import alternating, has_words, seen
 
-VERSION = "2023-06-01"
 _BREAKPOINT = {"type": "ephemeral"}
 _LEAST_THINKING = 1024
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))

@@ -18,6 +18,7 @@ from shoal.models.faults import Asked
 from shoal.models.http import Deadlines, Endpoint, fetched
 
 _AGENT = {"User-Agent": "shoal"}
+_MESSAGES_VERSION = "2023-06-01"
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -96,7 +97,7 @@ def usual_deadlines(provider: str) -> Deadlines:
 def _headers(api: str, access: Access) -> dict[str, str]:
     key, token = (access.api_key or "").strip(), (access.auth_token or "").strip()
     if api == "messages":
-        headers = {"anthropic-version": "2023-06-01"}
+        headers = {"anthropic-version": _MESSAGES_VERSION}
         if key:
             headers["x-api-key"] = key
         if token:
@@ -110,7 +111,8 @@ def _dialect(provider: str, model: str, base_url: str) -> Dialect:
         return Dialect(thinking="budget")
     host = urlsplit(base_url).hostname or ""
     if not host.endswith(("openai.com", "azure.com")):
-        return Dialect()
+        # A small model of one's own may talk for ever; a hosted one has its own limit.
+        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
     version = catalogue.version_of(model)
     return Dialect(
         limit="max_completion_tokens",

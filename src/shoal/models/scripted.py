@@ -80,6 +80,7 @@ class ScriptedModel:
         self._card = card
         self._clock = clock or SystemClock()
         self._pace = pace
+        self._replies = 0
         self._calls = 0
         self._counted = _Counted()
 
@@ -109,6 +110,7 @@ class ScriptedModel:
         await hear(_SENT)
         if isinstance(said, ModelError):
             raise said
+        self._replies += 1
         line = self._line(said, request)
         if line.delay:
             await self._clock.sleep(line.delay)
@@ -125,6 +127,7 @@ class ScriptedModel:
             usage=usage,
             stop_reason=line.stop_reason or _stop_reason(line.content),
             model=self._card.id,
+            id=f"msg_{len(request.messages)}_{self._replies}",
         )
 
     async def aclose(self) -> None:

@@ -7,7 +7,6 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from shoal.core.errors import ShoalError
@@ -65,9 +64,7 @@ class ControlServer:
         self._accepting = self._tasks.create_task(self._accept(self._listener))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._accepting is not None:
             self._accepting.cancel()
         self.path.unlink(missing_ok=True)
@@ -78,7 +75,8 @@ class ControlServer:
         for task in self._serving:
             task.cancel()
         try:
-            await self._tasks.__aexit__(kind, error, trace)
+            # The group is not told what the run raised: it would wrap it, and callers look for it as it is.
+            await self._tasks.__aexit__(None, None, None)
         finally:
             if self._listener is not None:
                 self._listener.close()
@@ -111,19 +109,24 @@ class ControlServer:
             task.add_done_callback(self._serving.discard)
 
     async def _serve(self, connection: socket.socket) -> None:
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LONGEST_LINE)
-        client = _Client(writer)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LONGEST_LINE)
+            await self._converse(reader, _Client(writer))
+        except Exception:  # noqa: BLE001 - a client that goes away, however it does, must not end the run
+            return
+        finally:
+            connection.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, client: _Client) -> None:
         self._clients.add(client)
         try:
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(self._read(reader, client))
                 await client.deliver()
                 reading.cancel()
-        except Exception:  # noqa: BLE001 - a client that goes away, however it does, must not end the run
-            return
         finally:
             self._clients.discard(client)
-            writer.transport.abort()
+            client.abort()
 
     async def _read(self, reader: asyncio.StreamReader, client: _Client) -> None:
         try:
@@ -193,6 +196,9 @@ class _Client:
         """Send what waits, then end."""
         self._ending = True
         self._news.set()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
     def _put(self, line: bytes, before: int) -> None:
         self._waiting.append((line, before))

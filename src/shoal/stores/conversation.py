@@ -20,6 +20,15 @@ INTERRUPTED = (
 )
 
 
+class Prompt(Struct, frozen=True, kw_only=True):
+    """Where a turn began: to go back before it, go on after `parent`."""
+
+    turn: int
+    entry: EntryId
+    parent: EntryId | None
+    text: str
+
+
 class Conversation(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     last: EntryId | None
@@ -29,6 +38,8 @@ class Conversation(Struct, frozen=True, kw_only=True):
     usage: Usage
     turns: int
     """Prompts ever given, undone ones included, so that a turn's number is never used again."""
+    prompts: tuple[Prompt, ...]
+    """The turns that are part of the conversation as it stands."""
     model: str
     """The one that spoke last."""
     notes: tuple[str, ...]
@@ -48,12 +59,19 @@ def conversation(lines: Sequence[Read]) -> Conversation:
     if broken:
         notes.append("An earlier part of the conversation is missing from its file.")
     billed = _billed(everything)
+    prompts = [entry for entry in everything if _is_prompt(entry)]
+    inside = {entry.id for entry in said}
     return Conversation(
         messages=tuple(messages),
         last=last,
         interrupted=_interrupted(missing) if missing else None,
         usage=sum((billing.usage for billing in billed), Usage()),
-        turns=sum(map(_is_prompt, everything)),
+        turns=len(prompts),
+        prompts=tuple(
+            Prompt(turn=turn, entry=entry.id, parent=entry.parent, text=entry.message.text)
+            for turn, entry in enumerate(prompts, 1)
+            if entry.id in inside
+        ),
         model=billed[-1].model if billed else "",
         notes=tuple(notes),
     )

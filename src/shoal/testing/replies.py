@@ -12,7 +12,11 @@ from shoal.core.requests import Reply, StopReason
 from shoal.core.usage import Usage
 
 
-class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=str.lower):
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, forbid_unknown_fields=True):
     """Something that goes wrong with one answer."""
 
 

@@ -129,20 +129,20 @@ class MockServer:
         received = self._receive(request, connection)
         await self._tell()
         answer = await self._thought(received, reader)
-        out = Outgoing(self._form, self._clock, reader, writer, received)
         usage = answer.usage or _estimated(received.raw, answer)
+        out = Outgoing(self._form, self._clock, reader, writer, received)
         try:
-            ended = await out.send(answer, usage)
-        except (HungUp, ConnectionError):
-            if out.began:
+            await out.send(answer, usage, lambda: self._settle(usage, received.body))
+        finally:
+            if out.began and not out.settled:
                 self.unsettled += usage
-            raise
-        if ended:
-            self.answered += 1
-            self.reported += self._form.reported(usage, received.body)
         if any(isinstance(fault, Stale) for fault in answer.faults):
             await read_request(reader)
             raise HungUp
+
+    def _settle(self, usage: Usage, body: Body) -> None:
+        self.answered += 1
+        self.reported += self._form.reported(usage, body)
 
     def _looked_up(self, request: HttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, overloa
 
 import msgspec
 
-from shoal.core.errors import MissingExtra, WorkspaceError
+from shoal.core.errors import MissingExtra, ProcessError, WorkspaceError
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.arguments import Parameter, read_leniently
@@ -64,7 +64,7 @@ class FunctionTool:
             given[_SITE] = site
         try:
             result = await self._call(**given)
-        except (WorkspaceError, MissingExtra) as refusal:
+        except (WorkspaceError, ProcessError, MissingExtra) as refusal:
             return failed(str(refusal))
         return _outcome(result)
 

@@ -102,7 +102,7 @@ def _files_below(top: Path) -> Iterator[str]:
 
 
 def _told(top: Path, pattern: str, listing: _Listing) -> Outcome:
-    newest = sorted(((_changed(top / name), name) for name in listing.names), reverse=True)
+    newest = sorted((-_changed(top / name), name) for name in listing.names)
     paths = [shown(top / name) for _, name in newest[:MOST_FILES]]
     if not paths:
         return Outcome(content=f"No file below {shown(top)} fits {pattern!r}.", data={"count": 0})

@@ -18,6 +18,8 @@ MOST_ENTRIES = 250
 _MOST_OUTPUT = 4 * 1024 * 1024
 _LARGEST_OUTPUT = 60_000
 _LONGEST_LINE = 500
+# ripgrep's own order changes from run to run, and paging with an offset would miss lines.
+_IN_ORDER = "--sort=path"
 _NEVER = (".git", ".hg", ".svn", ".jj")
 _Mode = Literal["files_with_matches", "content", "count"]
 _Lines = Annotated[int, Meta(ge=0, le=1000)]
@@ -89,8 +91,9 @@ def _shape(
     if mode == "files_with_matches":
         return ["--files-with-matches"]
     if mode == "count":
-        return ["--count"]
+        return ["--count", _IN_ORDER]
     shape = [
+        _IN_ORDER,
         "--no-heading",
         f"--max-columns={_LONGEST_LINE}",
         "--max-columns-preview",
@@ -134,14 +137,14 @@ class _Entry(Struct, frozen=True):
 
 def _newest_first(output: bytes) -> list[_Entry]:
     paths = [name for name in os.fsdecode(output).split("\0") if name]
-    return [_Entry("", shown(path)) for path in sorted(paths, key=_changed, reverse=True)]
+    return [_Entry("", shown(path)) for path in sorted(paths, key=_age)]
 
 
-def _changed(path: str) -> int:
+def _age(path: str) -> tuple[int, str]:
     try:
-        return Path(path).lstat().st_mtime_ns
+        return -Path(path).lstat().st_mtime_ns, path
     except OSError:
-        return 0
+        return 0, path
 
 
 def _counts(output: bytes) -> list[_Entry]:

@@ -75,7 +75,13 @@ class Shell:
         """What it wrote since the last look; the middle is cut out where that is long."""
         if self.file is None:
             return f"(Its output is not to be had: {self.output.where()}.)"
-        with self.file.open("rb") as file:
+        try:
+            return self._since_last_look(self.file)
+        except OSError as error:
+            return f"(Its output is not to be had: {error}.)"
+
+    def _since_last_look(self, path: Path) -> str:
+        with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             start, self._seen = self._seen, size
             file.seek(start)

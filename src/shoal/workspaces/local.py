@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -40,7 +40,10 @@ class _Seen(Struct, frozen=True):
 
 
 class LocalWorkspace:
-    """One agent's view of a project: agents that share the files have a workspace each."""
+    """One agent's view of a project: agents that share the files have a workspace each.
+
+    `changed` is told of each file a tool has written, with the turn's number.
+    """
 
     def __init__(
         self,
@@ -49,11 +52,13 @@ class LocalWorkspace:
         granted: Iterable[Path] = (),
         cwd: Path | None = None,
         checkpoints: Checkpoints | None = None,
+        changed: Callable[[int, Path], None] | None = None,
     ) -> None:
         self._root = Path(os.path.realpath(root))
         self._granted = tuple(Path(os.path.realpath(directory)) for directory in granted)
         self._cwd = self._root if cwd is None else Path(os.path.normpath(self._root / cwd))
         self._checkpoints = checkpoints
+        self._changed = changed
         self._turn = 0
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
@@ -147,6 +152,8 @@ class LocalWorkspace:
             self._replace(real, before, content, state)
         else:
             self._create(real, content)
+        if self._changed is not None:
+            self._changed(self._turn, real)
         try:
             self._remember(real, content, real.stat())
         except OSError:

@@ -120,7 +120,7 @@ async def follow_journal(
 ) -> AsyncIterator[Recorded]:
     """As `read_journal`, then what comes, until the run ended or `alive` says that nobody writes any more.
 
-    The directory must exist; the file need not yet.
+    Neither the file nor its directory need to be there yet.
     """
     changed = asyncio.Event()
     watch = DirectoryWatch(path.parent, changed.set)

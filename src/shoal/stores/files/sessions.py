@@ -13,7 +13,7 @@ from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import EntryId, SessionId
 from shoal.core.messages import Message
 from shoal.core.usage import Usage
-from shoal.stores.conversation import conversation
+from shoal.stores.conversation import Prompt, conversation
 from shoal.stores.files.places import project_directory, transcript_path, write_whole
 from shoal.stores.files.transcripts import is_whole
 from shoal.wire.content import dump, load
@@ -35,6 +35,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """Results for calls that nobody answered. The caller appends it, as the first thing said."""
     usage: Usage
     turns: int
+    prompts: tuple[Prompt, ...]
     model: str
     notes: tuple[str, ...]
 
@@ -73,6 +74,7 @@ def read_session(path: Path) -> Loaded:
         interrupted=talk.interrupted,
         usage=talk.usage,
         turns=talk.turns,
+        prompts=talk.prompts,
         model=talk.model,
         notes=(*notes, *talk.notes),
     )
@@ -100,10 +102,11 @@ def _read(content: bytes) -> tuple[list[Read], list[str]]:
 
 
 def latest_session(home: Path, cwd: str) -> SessionId | None:
-    """The session of this directory that was written to last."""
-    files = _transcripts(project_directory(home, cwd))
-    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name), default=None)
-    return None if newest is None else SessionId(Path(newest.name).stem)
+    """The session of this directory that was written to last, among those in which something was said."""
+    for file in _newest_first(_transcripts(project_directory(home, cwd))):
+        if file.stat().st_size > _GLANCE or any(isinstance(e, Said) for e in _beginning(Path(file.path))):
+            return SessionId(Path(file.name).stem)
+    return None
 
 
 def find_session(home: Path, name: str) -> Path:
@@ -129,7 +132,6 @@ def find_session(home: Path, name: str) -> Path:
 def list_sessions(home: Path, cwd: str | None = None, *, limit: int | None = None) -> tuple[Glance, ...]:
     """The newest first; of one directory, or of all. Only the beginning of each file is read."""
     files = _all_transcripts(home) if cwd is None else _transcripts(project_directory(home, cwd))
-    newest = sorted(files, key=lambda file: (-file.stat().st_mtime_ns, file.name))
     return tuple(
         Glance(
             session=SessionId(Path(file.name).stem),
@@ -138,7 +140,7 @@ def list_sessions(home: Path, cwd: str | None = None, *, limit: int | None = Non
             at=file.stat().st_mtime_ns // 1_000_000,
             size=file.stat().st_size,
         )
-        for file in newest[:limit]
+        for file in _newest_first(files)[:limit]
     )
 
 
@@ -186,18 +188,26 @@ def _transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _first_prompt(path: Path) -> str:
+def _newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    return sorted(files, key=lambda file: (-file.stat().st_mtime_ns, file.name))
+
+
+def _beginning(path: Path) -> Iterator[object]:
     try:
         with path.open("rb") as file:
             head = file.read(_GLANCE)
     except OSError:
-        return ""
-    title = ""
+        return
     for line in head.split(b"\n"):
         try:
-            entry = read_line(line).entry
+            yield read_line(line).entry
         except ValueError:
             continue
+
+
+def _first_prompt(path: Path) -> str:
+    title = ""
+    for entry in _beginning(path):
         if isinstance(entry, Title):
             title = title or entry.text
         elif isinstance(entry, Said) and entry.message.role == "user" and not (entry.meta or entry.summary):

@@ -14,7 +14,7 @@ from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.messages import Message, Text
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
-from shoal.surfaces.cli.sentences import listed, say
+from shoal.surfaces.cli.sentences import named, say
 from shoal.wire.stream_json import BadLine, Control, Other, Prompt, answered, incoming, refused
 
 REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
@@ -79,7 +79,7 @@ class StreamInput:
             match incoming(line):
                 case Prompt(message=message, left_out=left_out):
                     if left_out:
-                        say(f"line {self._line} of stdin: left out, as not known here: {listed(left_out)}")
+                        say(f"line {self._line} of stdin: left out, as not known here: {named(left_out)}")
                     self._waiting.append(message)
                     self._steer()
                     self._changed.set()
@@ -108,13 +108,13 @@ class StreamInput:
             case "set_model":
                 self._session.set_model(str(body.get("model") or "default"))
             case _:
-                raise BadLine(f"{subtype!r} is not a request known here; known are {listed(REQUESTS)}")
+                raise BadLine(f"{subtype!r} is not a request known here; known are {named(REQUESTS)}")
         return None
 
     def _set_mode(self, mode: object) -> None:
         known = get_args(Mode)
         if mode not in known:
-            raise BadLine(f"{mode!r} is not a permission mode; they are {listed(known)}")
+            raise BadLine(f"{mode!r} is not a permission mode; they are {named(known)}")
         self._session.parts.permissions.mode = mode
 
 

@@ -1,0 +1,34 @@
+"""The debug log: everything told in a session, one line each, for the person who looks for a fault."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.core.clock import Clock, iso
+from shoal.core.events import Event
+from shoal.core.ids import SessionId
+from shoal.stores.files.places import checked, make_private
+from shoal.wire.content import dump
+
+
+class DebugLog:
+    """`debug/{session}.txt`, with `debug/latest` pointing at it. A write that fails stops nothing."""
+
+    def __init__(self, directory: Path, session: SessionId, clock: Clock) -> None:
+        make_private(directory)
+        self.path = directory / f"{checked(session, directory)}.txt"
+        self._clock = clock
+        self._file = self.path.open("ab", buffering=0)
+        self.path.chmod(0o600)
+        latest = directory / "latest"
+        with suppress(OSError):
+            latest.unlink(missing_ok=True)
+            latest.symlink_to(self.path.name)
+
+    def note(self, event: Event) -> None:
+        with suppress(OSError):
+            self._file.write(iso(self._clock.now()).encode() + b" " + dump(event) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()

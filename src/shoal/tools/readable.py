@@ -1,0 +1,267 @@
+"""Turns a web page into readable text, much like Markdown. With the standard library alone, run as a script.
+
+`python -I -S readable.py URL < page.html`: a page made to be slow to read then holds up a process that can
+be ended, not ours.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+from urllib.parse import urljoin
+
+_UNSEEN = {"script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "select"}
+_BLOCKS = {
+    *("address", "article", "aside", "blockquote", "body", "dd", "details", "div", "dl", "dt", "fieldset"),
+    *("figcaption", "figure", "footer", "form", "header", "html", "main", "nav", "p", "section", "summary"),
+    *("table", "thead", "tbody", "tfoot", "caption", "head"),
+}
+_MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`", "del": "~~", "s": "~~"}
+_HEADING = re.compile(r"h([1-6])")
+_LANGUAGE = re.compile(r"(?:^|\s)lang(?:uage)?-([\w+#-]+)")
+_SPACE = re.compile(r"\s+")
+_EMPTY_MARKS = re.compile(r"\*\*\s*\*\*|``")
+
+Attributes = list[tuple[str, str | None]]
+
+
+class _Page(HTMLParser):
+    def __init__(self, url: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title = ""
+        self.blocks: list[tuple[str, bool]] = []
+        """Text, and whether it stands close to the block before it."""
+        self._url = url
+        self._line: list[str] = []
+        self._unseen: list[str] = []
+        self._in_title = False
+        self._heading = ""
+        self._item = ""
+        """The mark of a list item that has no text yet."""
+        self._lists: list[int] = []
+        """The number of the last item of each open list; -1 where items have no numbers."""
+        self._after_item = False
+        self._quotes = 0
+        self._code: str | None = None
+        """The language of an open block of code, "" where it is not told."""
+        self._links: list[tuple[str, int]] = []
+        self._row: list[str] | None = None
+        self._cell_open = False
+        self._rows = 0
+
+    # What the parser calls
+
+    def handle_starttag(self, tag: str, attrs: Attributes) -> None:
+        if self._unseen:
+            if tag == self._unseen[0]:
+                self._unseen.append(tag)
+            return
+        if tag in _UNSEEN:
+            self._unseen.append(tag)
+            return
+        given = {name: value or "" for name, value in attrs}
+        if self._code is not None:
+            self._code = self._code or _language(given)
+        elif tag in _MARKS:
+            self._line.append(_MARKS[tag])
+        elif tag == "a":
+            self._links.append((given.get("href", ""), len(self._line)))
+        elif tag == "img":
+            self._picture(given)
+        elif tag == "title":
+            self._in_title = not self.title
+        else:
+            self._open(tag, given)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._unseen:
+            if tag == self._unseen[0]:
+                self._unseen.pop()
+            return
+        if tag == "pre":
+            self._end_code()
+        elif self._code is not None:
+            return
+        elif tag in _MARKS:
+            self._line.append(_MARKS[tag])
+        elif tag == "a":
+            self._end_link()
+        elif tag == "title":
+            self._in_title = False
+        else:
+            self._close(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._unseen:
+            return
+        if self._in_title:
+            self.title += data
+        elif self._code is not None:
+            self._line.append(data)
+        else:
+            self._line.append(_SPACE.sub(" ", data))
+
+    # Blocks
+
+    def _open(self, tag: str, given: dict[str, str]) -> None:
+        if heading := _HEADING.fullmatch(tag):
+            self._flush()
+            self._heading = "#" * int(heading[1]) + " "
+        elif tag in ("ul", "ol", "menu"):
+            self._flush()
+            start = given.get("start", "1")
+            self._lists.append((int(start) if start.isdecimal() else 1) - 1 if tag == "ol" else -1)
+        elif tag == "li":
+            self._flush()
+            self._item = self._next_item()
+        elif tag == "pre":
+            self._flush()
+            self._code = _language(given)
+        elif tag == "br":
+            self._line.append("\n")
+        elif tag == "hr":
+            self._flush()
+            self._add("---")
+        elif tag in ("tr", "td", "th"):
+            self._open_cell(tag)
+        elif tag in _BLOCKS:
+            self._flush()
+            self._quotes += tag == "blockquote"
+            self._rows = 0 if tag == "table" else self._rows
+
+    def _close(self, tag: str) -> None:
+        if _HEADING.fullmatch(tag):
+            self._flush()
+            self._heading = ""
+        elif tag in ("ul", "ol", "menu"):
+            self._flush()
+            if self._lists:
+                self._lists.pop()
+        elif tag in ("td", "th"):
+            self._close_cell()
+        elif tag in ("tr", "table"):
+            self._close_row()
+            self._flush()
+        elif tag in _BLOCKS or tag == "li":
+            self._flush()
+            self._item = "" if tag == "li" else self._item
+            self._quotes = max(0, self._quotes - (tag == "blockquote"))
+
+    def _flush(self) -> None:
+        """End the line that is being written."""
+        if self._row is not None and self._cell_open:
+            self._line.append(" ")
+            return
+        lines = "".join(self._line).split("\n")
+        self._line.clear()
+        self._links = [(url, 0) for url, _ in self._links]
+        text = "\n".join(_EMPTY_MARKS.sub("", " ".join(line.split())) for line in lines).strip()
+        if not text:
+            return
+        if self._lists and not self._heading:
+            margin = "  " * (len(self._lists) - 1)
+            mark, self._item = self._item, ""
+            text = margin + (mark or "  ") + text.replace("\n", f"\n{margin}  ")
+            self._add(text, close=self._after_item)
+            self._after_item = True
+        else:
+            self._add(self._heading + text)
+
+    def _add(self, text: str, *, close: bool = False) -> None:
+        if self._quotes:
+            text = "\n".join("> " * self._quotes + line for line in text.split("\n"))
+        self.blocks.append((text, close))
+        self._after_item = False
+
+    def _next_item(self) -> str:
+        if not self._lists or self._lists[-1] < 0:
+            return "- "
+        self._lists[-1] += 1
+        return f"{self._lists[-1]}. "
+
+    def _end_code(self) -> None:
+        if self._code is not None:
+            code = "".join(self._line).strip("\n")
+            self._line.clear()
+            if code.strip():
+                self._add(f"```{self._code}\n{code}\n```")
+            self._code = None
+
+    # Tables
+
+    def _open_cell(self, tag: str) -> None:
+        if tag == "tr":
+            self._close_row()
+            self._flush()
+            self._row = []
+        else:
+            self._close_cell()
+            if self._row is None:
+                self._row = []
+            self._line.clear()
+            self._cell_open = True
+
+    def _close_cell(self) -> None:
+        if self._row is not None and self._cell_open:
+            self._row.append(" ".join("".join(self._line).split()).replace("|", "\\|"))
+            self._line.clear()
+            self._links.clear()
+            self._cell_open = False
+
+    def _close_row(self) -> None:
+        self._close_cell()
+        row, self._row = self._row, None
+        if not row or not any(row):
+            return
+        if len(row) == 1:
+            self._add(row[0])
+            return
+        self._rows += 1
+        self._add(f"| {' | '.join(row)} |", close=self._rows > 1)
+        if self._rows == 1:
+            self._add("|" + " --- |" * len(row), close=True)
+
+    # Inside a line
+
+    def _end_link(self) -> None:
+        if not self._links:
+            return
+        href, start = self._links.pop()
+        text = " ".join("".join(self._line[start:]).split())
+        target = urljoin(self._url, href.strip()) if href and not href.startswith("#") else ""
+        if text and target.startswith(("http://", "https://", "mailto:")):
+            self._line[start:] = [f"[{text}]({target})"]
+
+    def _picture(self, given: dict[str, str]) -> None:
+        words = " ".join(given.get("alt", "").split())
+        if words:
+            self._line.append(f"[picture: {words}]")
+
+    def text(self) -> str:
+        self.close()
+        self._end_code()
+        self._close_row()
+        self._flush()
+        whole = [f"Title: {' '.join(self.title.split())}"] if self.title.strip() else []
+        for text, close in self.blocks:
+            if close and whole:
+                whole[-1] += f"\n{text}"
+            else:
+                whole.append(text)
+        return "\n\n".join(whole)
+
+
+def _language(given: dict[str, str]) -> str:
+    found = _LANGUAGE.search(given.get("class", ""))
+    return found[1] if found else ""
+
+
+def readable(html: str, url: str) -> str:
+    page = _Page(url)
+    page.feed(html)
+    return page.text()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(readable(sys.stdin.read(), sys.argv[1]))

@@ -1,0 +1,284 @@
+"""Chat Completions: what is sent, what is understood, and the servers that imitate it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from model_kit import GREP, READ, Ear, asking, events, http, openai_at, saying
+
+from shoal.core.errors import BadReply, Overloaded, StreamCut
+from shoal.core.messages import (
+    MALFORMED,
+    Base64Source,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    user,
+)
+from shoal.core.requests import Reply, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
+from shoal.core.usage import Usage
+from shoal.models.catalogue import card_of
+from shoal.models.chat_body import Dialect, body_of
+from shoal.models.json_text import encoded
+from shoal.models.providers import _dialect
+from shoal.testing import Answer, call, chat_server
+from shoal.testing.chat_form import ChatForm
+from shoal.testing.replies import BrokenToolJson, Cut, StreamError
+
+CARD = card_of("openai", "gpt-4.1")
+PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+
+
+def body(*messages: Message | str, dialect: Dialect | None = None, **fields: Any) -> dict[str, Any]:
+    return json.loads(encoded(body_of(asking(*messages, **fields), CARD, dialect or Dialect())))
+
+
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "id": "c1",
+        "model": "m",
+        "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}],
+    } | more
+
+
+async def understood(*chunks: Any, messages: tuple[Any, ...] = ("Go.",)) -> Reply:
+    """The reply to these chunks from a server of some other make."""
+    async with saying(http(events(*chunks), "Content-Type: text/event-stream")) as url:
+        return await openai_at(url).reply(asking(*messages, tools=[READ]), unheard)
+
+
+async def test_a_reply_carries_text_reasoning_and_parallel_calls() -> None:
+    content = (
+        Thinking(thinking="Both at once, then."),
+        Text(text="I look at both. 🐎"),
+        ToolUse(id="call_aaaaaaaa", name="Read", input={"path": "a\n\"b'"}),
+        ToolUse(id="call_bbbbbbbb", name="Grep", input={}),
+    )
+    async with chat_server([Answer(content=content)]) as server:
+        model, ear = openai_at(server.url), Ear()
+        reply = await model.reply(asking("Go.", tools=[READ, GREP]), ear)
+        await model.aclose()
+    assert reply.message.content == content
+    assert reply.stop_reason == "tool_use"
+    assert ear.heard[0] == Sent()
+    assert ear.text(TextDelta) == "I look at both. 🐎"
+    assert ear.text(ThinkingDelta) == "Both at once, then."
+    assert ear.of(ToolInputDelta)[-1].name == "Grep"
+
+
+@pytest.mark.spec("USR-19")
+async def test_usage_is_what_the_provider_reported_with_the_cached_part_apart() -> None:
+    usage = Usage(input_tokens=100, output_tokens=20, cache_read_input_tokens=900)
+    async with chat_server([Answer(content=(Text(text="Hi."),), usage=usage), "Again."]) as server:
+        model = openai_at(server.url)
+        first = await model.reply(asking("Hi."), unheard)
+        second = await model.reply(asking("Hi."), unheard)
+        await model.aclose()
+        assert first.usage == usage
+        assert first.usage + second.usage == server.reported
+
+
+@pytest.mark.spec("USR-19")
+async def test_a_server_that_reports_no_usage_is_not_counted_as_zero() -> None:
+    reply = await understood(chunk({"content": "Hi."}, "stop"), "[DONE]")
+    assert reply.usage == Usage()
+    assert not reply.counted
+
+
+@pytest.mark.parametrize(
+    ("raw", "usage"),
+    [
+        (
+            {"prompt_tokens": 10, "completion_tokens": 2, "prompt_cache_hit_tokens": 4},
+            Usage(input_tokens=6, output_tokens=2, cache_read_input_tokens=4),
+        ),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 5},
+            },
+            Usage(input_tokens=2, output_tokens=2, cache_read_input_tokens=3, cache_creation_input_tokens=5),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None},
+            Usage(input_tokens=10),
+        ),
+    ],
+)
+async def test_cached_tokens_are_found_where_each_server_puts_them(raw: Any, usage: Usage) -> None:
+    assert (await understood(chunk({"content": "x"}, "stop"), chunk(usage=raw), "[DONE]")).usage == usage
+
+
+async def test_usage_repeated_in_every_chunk_counts_once() -> None:
+    counts = [{"prompt_tokens": 5, "completion_tokens": n} for n in (1, 2, 3)]
+    chunks = [chunk({"content": "x"}, usage=count) for count in counts]
+    reply = await understood(*chunks, chunk(finish="stop"), "[DONE]")
+    assert reply.usage == Usage(input_tokens=5, output_tokens=3)
+
+
+@pytest.mark.parametrize("how", ["close", "clean"])
+async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
+    content = (Text(text="Reading now."), ToolUse(id="call_12345", name="Read", input={"path": "abcdef"}))
+    asked = {"stream_options": {"include_usage": True}}
+    total = len(ChatForm().events(Answer(content=content), asked, 1, Usage()))
+    # Once reason and usage are there, only the end mark is missing, and nothing of the reply is.
+    cuts = total - 1 if how == "clean" else total
+    minds = [Answer(content=content, faults=(Cut(after=after, how=how),)) for after in range(cuts)]
+    async with chat_server([*minds, Answer(content=content)]) as server:
+        model = openai_at(server.url)
+        for _ in range(cuts):
+            with pytest.raises(StreamCut):
+                await model.reply(asking("Go.", tools=[READ]), unheard)
+        assert (await model.reply(asking("Go.", tools=[READ]), unheard)).message.content == content
+        await model.aclose()
+
+
+async def test_a_server_without_an_end_mark_is_understood() -> None:
+    reply = await understood(chunk({"content": "Hi."}, "stop"), chunk(usage={"prompt_tokens": 1}))
+    assert reply.message.text == "Hi."
+
+
+async def test_an_error_in_the_middle_of_a_stream_is_that_error() -> None:
+    async with chat_server([["Half an answer", StreamError(after=3)]]) as server:
+        model = openai_at(server.url)
+        with pytest.raises(Overloaded):
+            await model.reply(asking("Hi."), unheard)
+        await model.aclose()
+
+
+async def test_broken_arguments_are_kept_as_they_came() -> None:
+    answer = Answer(content=(call("Read", call_id="call_12345"),), faults=(BrokenToolJson(arguments='{"a'),))
+    async with chat_server([answer]) as server:
+        model = openai_at(server.url)
+        reply = await model.reply(asking("Go.", tools=[READ]), unheard)
+        await model.aclose()
+    assert reply.message.tool_uses[0].input == {MALFORMED: '{"a'}
+
+
+async def test_calls_without_ids_get_the_next_free_numbers_every_time_the_same() -> None:
+    parts = [{"index": n, "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
+    history = (
+        user("Go."),
+        Message(role="assistant", content=(ToolUse(id="call_00002", name="Read", input={}),)),
+        Message(role="user", content=(ToolResult(tool_use_id="call_00002"),)),
+    )
+    chunks = (chunk({"tool_calls": parts}, "tool_calls"), "[DONE]")
+    replies = [await understood(*chunks, messages=history) for _ in range(2)]
+    assert [use.id for use in replies[0].message.tool_uses] == ["call_00001", "call_00003"]
+    assert replies[0].message == replies[1].message
+
+
+async def test_an_id_that_is_taken_is_replaced() -> None:
+    parts = [{"index": n, "id": "0", "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
+    reply = await understood(chunk({"tool_calls": parts}, "stop"), "[DONE]")
+    assert [use.id for use in reply.message.tool_uses] == ["0", "call_00000"]
+    assert reply.stop_reason == "tool_use"
+
+
+async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+    def part(call_id: str | None, arguments: Any) -> dict[str, Any]:
+        return {"id": call_id, "function": {"name": "Read" if call_id else None, "arguments": arguments}}
+
+    reply = await understood(
+        chunk({"tool_calls": [part("call_aaaaa", '{"path"')]}),
+        chunk({"tool_calls": [part(None, ': "a"}')]}),
+        chunk({"tool_calls": [part("call_bbbbb", {"path": "b"})]}, "tool_calls"),
+        "[DONE]",
+    )
+    assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}, {"path": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"),
+    [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "end_turn")],
+)
+async def test_the_reason_to_stop_is_translated(finish: str, stop: str) -> None:
+    assert (await understood(chunk({"content": "x"}, finish), "[DONE]")).stop_reason == stop
+
+
+async def test_a_refusal_is_heard_and_marked() -> None:
+    reply = await understood(chunk({"refusal": "No."}), chunk(finish="stop"), "[DONE]")
+    assert reply.message.text == "No."
+    assert reply.stop_reason == "refusal"
+
+
+async def test_content_in_parts_and_reasoning_by_its_other_name_are_understood() -> None:
+    parts = [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]
+    reply = await understood(chunk({"reasoning": "hm"}), chunk({"content": parts}, "stop"), "[DONE]")
+    assert reply.message.content == (Thinking(thinking="hm"), Text(text="in parts"))
+
+
+async def test_a_chunk_that_makes_no_sense_is_a_bad_reply() -> None:
+    with pytest.raises(BadReply, match="makes no sense"):
+        await understood({"choices": [{"delta": {"tool_calls": ["x"]}}]})
+
+
+def test_results_are_messages_of_their_own_and_their_images_follow() -> None:
+    sent = body(
+        "Look.",
+        Message(
+            role="assistant",
+            content=(
+                Thinking(thinking="kept to ourselves", signature="s"),
+                ToolUse(id="c1", name="Read", input={"path": "a"}),
+                ToolUse(id="c2", name="Read", input={MALFORMED: "{"}),
+            ),
+        ),
+        Message(
+            role="user",
+            content=(
+                Text(text="By the way."),
+                ToolResult(tool_use_id="c1", content=(Text(text="a picture"), PNG)),
+                ToolResult(tool_use_id="c2", content="no such file", is_error=True),
+            ),
+        ),
+    )["messages"]
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert sent[2]["content"] is None
+    assert json.loads(sent[2]["tool_calls"][1]["function"]["arguments"]) == {MALFORMED: "{"}
+    assert sent[3] == {"role": "tool", "tool_call_id": "c1", "content": "a picture\n[image]"}
+    assert sent[4]["content"] == "Error: no such file"
+    kinds = [part["type"] for part in sent[5]["content"]]
+    assert kinds == ["text", "image_url", "text"]
+    assert sent[5]["content"][1]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+
+
+def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
+    sent = body("One.", "Two.")
+    assert sent["stream_options"] == {"include_usage": True}
+    assert sent["messages"][1] == {"role": "user", "content": "One.\n\nTwo."}
+    assert not {"tools", "max_tokens", "max_completion_tokens"} & set(sent)
+
+
+def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
+    official = _dialect("openai", "gpt-5.1", "https://api.openai.com/v1")
+    sent = body("Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
+    assert sent["max_completion_tokens"] == 100
+    assert sent["reasoning_effort"] == "high"
+    assert "temperature" not in sent
+    local = _dialect("openai", "gpt-5.1", "http://localhost:8000/v1")
+    sent = body("Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
+    assert sent["max_tokens"] == 100
+    assert sent["temperature"] == 1.0
+    assert "reasoning_effort" not in sent
+    assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
+    router = _dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
+    newest = _dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
+    assert body("Hi.", dialect=newest, tools=[READ])["reasoning_effort"] == "none"
+
+
+def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
+    turns = [
+        user("Look."),
+        Message(role="assistant", content=(ToolUse(id="c1", name="Read", input={"path": "a"}),)),
+        Message(role="user", content=(ToolResult(tool_use_id="c1", content="text"),)),
+    ]
+    short, long = (encoded(body_of(asking(*turns[:n], tools=[READ]), CARD, Dialect())) for n in (1, 3))
+    assert long.startswith(short.removesuffix(b"]}"))

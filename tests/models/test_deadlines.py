@@ -1,0 +1,169 @@
+"""Nothing hangs: every way a provider can be silent has its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tracemalloc
+
+import pytest
+from model_kit import Ear, anthropic_at, asking, events, http, openai_at, saying
+
+from shoal.core.errors import BadReply, ConnectionLost, StreamStalled
+from shoal.core.requests import Delta, Sent, TextDelta, unheard
+from shoal.models.http import Deadlines
+from shoal.testing import Answer, FakeClock, messages_server
+from shoal.testing.replies import Delay, Drip, Pings, Stall, Text
+
+SHORT = Deadlines(connect=5, first_byte=30, gap=20, total=100)
+GREETING = Text(text="A greeting of some length.")
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
+    clock = FakeClock()
+    async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
+        model, ear = anthropic_at(server.url, clock=clock, deadlines=SHORT), Ear()
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
+        await ear.until(TextDelta)
+        await clock.advance(19)
+        assert not reply.done()
+        await clock.advance(1.5)
+        with pytest.raises(StreamStalled, match="nothing for 20 s"):
+            await asyncio.wait_for(reply, 1)
+        await server.left()
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
+    clock = FakeClock()
+    async with messages_server([[GREETING, Delay(seconds=3600)]]) as server:
+        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), unheard))
+        await server.arrived(1)
+        await clock.advance(29)
+        assert not reply.done()
+        await clock.advance(2)
+        with pytest.raises(StreamStalled, match="nothing for 30 s"):
+            await asyncio.wait_for(reply, 1)
+
+
+@pytest.mark.spec("USR-07")
+async def test_pings_end_a_silence_but_not_the_whole() -> None:
+    clock = FakeClock()
+    drip = Drip(seconds=5, size=40)
+    async with messages_server([[GREETING, Pings(), drip]], clock=clock) as server:
+        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
+        began = clock.monotonic()
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), unheard))
+        await server.arrived(1)
+        while not reply.done():
+            await clock.asleep(3)  # the whole, the silence, and the server between two drops
+            await clock.advance(5)
+        with pytest.raises(StreamStalled, match="no whole answer in 100 s"):
+            await reply
+        assert 95 <= clock.monotonic() - began <= 106
+
+
+async def test_a_slow_listener_is_not_a_silent_provider() -> None:
+    clock = FakeClock()
+    heard = asyncio.Event()
+
+    async def hear(delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            heard.set()
+            await clock.sleep(60)
+
+    async with messages_server([GREETING]) as server:
+        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), hear))
+        await asyncio.wait_for(heard.wait(), 5)
+        await clock.advance(61)
+        assert (await asyncio.wait_for(reply, 5)).message.text == GREETING.text
+        await model.aclose()
+
+
+async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_reply() -> None:
+    chunks = events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]")
+    endless = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + chunks
+    async with saying(endless, b"never sent", hang_up=False) as url:
+        reply = await asyncio.wait_for(openai_at(url).reply(asking("Hi."), unheard), 2)
+    assert reply.message.text == "Hi."
+
+
+async def test_nobody_there_is_a_lost_connection() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(ConnectionLost, match="cannot be reached"):
+        await anthropic_at(f"http://127.0.0.1:{port}").reply(asking("Hi."), unheard)
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_connection_that_is_not_taken_ends_at_its_deadline() -> None:
+    # A listener whose queue is full leaves further connections hanging, as a dead router does.
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex(address)
+            model = anthropic_at(
+                f"http://127.0.0.1:{address[1]}", deadlines=Deadlines(connect=0.2, first_byte=30)
+            )
+            with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
+                await asyncio.wait_for(model.reply(asking("Hi."), unheard), 5)
+        finally:
+            for one in waiting:
+                one.close()
+
+
+async def test_a_cancelled_request_leaves_no_connection() -> None:
+    async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
+        model, ear = anthropic_at(server.url), Ear()
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
+        await ear.until(TextDelta)
+        reply.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reply
+        await server.left()
+
+
+async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
+    piece = "words " * 200
+    count = 10_000_000 // len(piece)
+    delta = b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % piece.encode()
+    end = events(
+        {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}, "[DONE]"
+    )
+    async with saying(http(delta * count + end, "Content-Type: text/event-stream")) as url:
+        tracemalloc.start()
+        reply = await openai_at(url).reply(asking("Talk."), unheard)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert len(reply.message.text) == count * len(piece)
+    assert peak < 60_000_000
+
+
+async def test_a_reply_without_end_is_refused() -> None:
+    text = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + b"data: " + b"x" * (33 << 20)
+    async with saying(text) as url:
+        with pytest.raises(BadReply, match="more than 32 MB"):
+            await openai_at(url).reply(asking("Talk."), unheard)
+
+
+async def test_a_listener_hears_that_a_request_leaves_before_it_leaves() -> None:
+    async with messages_server(["Hi."]) as server:
+        seen: list[int] = []
+
+        async def hear(delta: Delta) -> None:
+            if isinstance(delta, Sent):
+                seen.append(server.count)
+
+        model = anthropic_at(server.url)
+        await model.reply(asking("Hi."), hear)
+        await model.aclose()
+    assert seen == [0]

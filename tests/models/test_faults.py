@@ -1,0 +1,203 @@
+"""Every refusal is one error that says what, where and what to do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from model_kit import anthropic_at, asking, http, openai_at, saying
+
+from shoal.core.errors import (
+    BadReply,
+    BadRequest,
+    ContextTooLong,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    ServerFault,
+    StreamCut,
+    Transient,
+    Unauthorized,
+    UnknownModel,
+)
+from shoal.core.requests import unheard
+from shoal.testing import FakeClock, chat_server, messages_server
+from shoal.testing.clock import START
+from shoal.testing.replies import HttpError, context_too_long
+
+SERVERS = [(messages_server, anthropic_at), (chat_server, openai_at)]
+BOTH = pytest.mark.parametrize(("serve", "model_at"), SERVERS, ids=["messages", "chat"])
+
+
+async def failure(serve: Any, model_at: Any, fault: HttpError, **options: Any) -> ModelError:
+    async with serve([fault]) as server:
+        model = model_at(server.url, **options)
+        with pytest.raises(ModelError) as caught:
+            await model.reply(asking("Hi."), unheard)
+        await model.aclose()
+    return caught.value
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, BadRequest),
+        (401, Unauthorized),
+        (403, Unauthorized),
+        (402, BadRequest),
+        (404, UnknownModel),
+        (408, ServerFault),
+        (413, ContextTooLong),
+        (429, RateLimited),
+        (500, ServerFault),
+        (502, ServerFault),
+        (503, Overloaded),
+        (529, Overloaded),
+    ],
+)
+async def test_a_status_is_its_error(serve: Any, model_at: Any, status: int, kind: type[ModelError]) -> None:
+    error = await failure(serve, model_at, HttpError(status=status))
+    assert type(error) is kind
+    assert error.status == status
+    assert error.provider in ("anthropic", "openai")
+
+
+@BOTH
+async def test_a_history_that_no_longer_fits_is_told_apart(serve: Any, model_at: Any) -> None:
+    assert type(await failure(serve, model_at, context_too_long())) is ContextTooLong
+
+
+async def test_a_wrong_key_names_the_variable_to_set() -> None:
+    error = await failure(messages_server, anthropic_at, HttpError(status=401))
+    assert "anthropic" in str(error)
+    assert "ANTHROPIC_API_KEY" in str(error)
+    assert "OPENAI_API_KEY" in str(await failure(chat_server, openai_at, HttpError(status=401)))
+
+
+async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
+    error = await failure(messages_server, anthropic_at, HttpError(status=404), model="claude-sonet-4-5")
+    assert "'claude-sonet-4-5'" in str(error)
+    assert "claude-sonnet-4-5" in str(error)
+
+
+@BOTH
+async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, model_at: Any) -> None:
+    error = await failure(serve, model_at, HttpError(status=429, retry_after=7))
+    assert isinstance(error, Transient)
+    assert error.retry_after == 7
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("Retry-After: 2.5", 2.5),
+        ("Retry-After: Thu, 01 Jan 2026 00:00:30 GMT", 30),
+        ("Retry-After: Wed, 31 Dec 2025 00:00:00 GMT", 0),
+        ("retry-after-ms: 1500", 1.5),
+        ("Retry-After: soon", None),
+        ("X-Other: 1", None),
+    ],
+)
+async def test_a_wait_is_read_as_seconds_or_as_a_date(header: str, seconds: float | None) -> None:
+    assert START == 1_767_225_600_000
+    async with saying(http(b"", header, status=429)) as url:
+        with pytest.raises(RateLimited) as caught:
+            await openai_at(url, clock=FakeClock()).reply(asking("Hi."), unheard)
+    assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"error": "model is loading"}', "model is loading"),
+        ('{"error": {"message": {"deeply": "odd"}}}', ""),
+        ('{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        ('[{"error": {"code": 400, "message": "in a list"}}]', "in a list"),
+        ('{"message": "top level"}', "top level"),
+        ("null", ""),
+        ('"just a string"', "just a string"),
+        ("<html><head><title>400 Bad\nGateway</title></head><body>x</body></html>", "400 Bad Gateway"),
+        ("<p>No title</p>", "No title"),
+        ("plain words", "plain words"),
+        ("\x00\xff binary", "binary"),
+        ("x" * 100_000, "xxx…"),
+    ],
+)
+async def test_the_words_of_an_error_are_found_in_any_shape(body: str, words: str) -> None:
+    async with saying(http(body.encode("latin-1"), status=400)) as url:
+        with pytest.raises(BadRequest) as caught:
+            await openai_at(url).reply(asking("Hi."), unheard)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+async def test_a_web_page_of_a_proxy_in_place_of_an_overloaded_provider_is_still_that() -> None:
+    page = b"<html><title>503 Service Temporarily Unavailable</title></html>"
+    async with saying(http(page, "Content-Type: text/html", status=503)) as url:
+        with pytest.raises(Overloaded, match="Temporarily Unavailable"):
+            await anthropic_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
+    async with saying(http(b"<html><title>Log in</title></html>", "Content-Type: text/html")) as url:
+        with pytest.raises(BadReply, match=r"Log in.*Check the base URL"):
+            await anthropic_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_an_error_in_json_with_status_200_is_that_error() -> None:
+    body = json.dumps({"error": {"code": 503, "message": "no capacity"}}).encode()
+    async with saying(http(body, "Content-Type: application/json")) as url:
+        with pytest.raises(Overloaded, match="no capacity"):
+            await openai_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_an_empty_answer_is_a_cut() -> None:
+    async with saying(http(b"", "Content-Type: text/event-stream")) as url:
+        with pytest.raises(StreamCut):
+            await openai_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_what_does_not_speak_http_is_a_bad_reply() -> None:
+    async with saying(b"220 mail.example.org ESMTP\r\n") as url:
+        with pytest.raises(BadReply, match=r"HTTP/1\.1"):
+            await openai_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_an_account_without_credit_is_not_waited_for() -> None:
+    body = json.dumps(
+        {"error": {"code": "insufficient_quota", "message": "You exceeded your quota"}}
+    ).encode()
+    async with saying(http(body, status=429)) as url:
+        with pytest.raises(BadRequest, match="exceeded your quota"):
+            await openai_at(url).reply(asking("Hi."), unheard)
+
+
+async def test_a_redirect_says_to_correct_the_base_url() -> None:
+    async with saying(http(b"", "Location: https://elsewhere/", status=301)) as url:
+        with pytest.raises(BadRequest, match="base URL"):
+            await openai_at(url).reply(asking("Hi."), unheard)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "not a url", "http://", "http://x:port/"])
+def test_an_address_that_cannot_be_asked_is_refused_at_once(url: str) -> None:
+    with pytest.raises(BadRequest):
+        openai_at(url)
+
+
+def test_a_key_cannot_smuggle_a_header() -> None:
+    with pytest.raises(BadRequest, match="line break"):
+        openai_at("http://127.0.0.1", api_key="sk\r\nX-Evil: 1")
+
+
+async def test_an_answer_compressed_without_being_asked_is_read() -> None:
+
+    stream = gzip.compress(
+        b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    )
+    answer = http(stream, "Content-Type: text/event-stream", "Content-Encoding: gzip")
+    async with saying(answer) as url:
+        reply = await openai_at(url).reply(asking("Hi."), unheard)
+    assert reply.message.text == "Hi."

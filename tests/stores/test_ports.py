@@ -1,0 +1,61 @@
+"""What every store keeps, whichever it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.core.entries import Said
+from shoal.core.events import Noted
+from shoal.core.ids import LEAD, EntryId, SessionId
+from shoal.core.messages import user
+from shoal.core.ports import Journal, Results, Transcript
+from shoal.stores.files.journal import FileJournal, read_journal
+from shoal.stores.files.results import FileResults
+from shoal.stores.files.sessions import read_session
+from shoal.stores.files.transcripts import FileTranscript
+from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
+from shoal.wire.transcript import Lines
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
+def test_a_transcript_keeps_what_is_said_in_order(kind, tmp_path):
+    path = tmp_path / "s-1.jsonl"
+    lines = Lines(session=SessionId("s-1"), cwd="/", version="0")
+    memory = MemoryTranscript()
+    store: Transcript = memory if kind == "memory" else FileTranscript(path, lines, durable="durable" in kind)
+    entries = [
+        Said(id=EntryId(f"e-{n}"), parent=EntryId(f"e-{n - 1}") if n else None, at=n, message=user(f"{n}"))
+        for n in range(3)
+    ]
+    for entry in entries:
+        store.append(entry)
+    store.close()
+    kept = [entry.message for entry in memory.entries] if kind == "memory" else read_session(path).messages
+    assert list(kept) == [entry.message for entry in entries]
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
+def test_a_journal_keeps_what_happened_with_its_time(kind, tmp_path, clock):
+    path = tmp_path / "journal.jsonl"
+    memory = MemoryJournal(clock)
+    store: Journal = memory if kind == "memory" else FileJournal(path, clock, durable="durable" in kind)
+    events = [Noted(agent=LEAD, text=f"{n}") for n in range(3)]
+    expected = []
+    for event in events:
+        clock.time += 5
+        store.append(event)
+        expected.append((clock.time, event))
+    store.close()
+    kept = zip(memory.times, memory.events, strict=True)
+    if kind != "memory":
+        kept = ((line.at, line.event) for line in read_journal(path))
+    assert list(kept) == expected
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_results_of_one_name_do_not_overwrite_each_other(kind, tmp_path):
+    memory = MemoryResults()
+    store: Results = memory if kind == "memory" else FileResults(tmp_path)
+    paths = [store.keep("../t1", content) for content in (b"1", b"2")]
+    kept = [memory.kept[path] if kind == "memory" else path.read_bytes() for path in paths]
+    assert kept == [b"1", b"2"]
