@@ -40,6 +40,7 @@ class Talk:
         self._under_way: asyncio.Task[None] | None = None
         self._interrupted_at = float("-inf")
         self._outcome: Outcome | None = None
+        self.status = 0
 
     async def go(self, first: str | None = None) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
@@ -78,7 +79,8 @@ class Talk:
 
     def _take(self, given: Input) -> None:
         match given:
-            case HungUp():
+            case HungUp(status=status):
+                self.status = status
                 self.end()
             case Interrupted(line=line):
                 self._interrupt(line)
