@@ -117,6 +117,23 @@ def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
     terminal.wait_for("I heard you.")
 
 
+def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "be quick", "text": "Quick it is."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("be quick\r")
+    terminal.wait_for("told the agent")
+    terminal.type(CTRL_C)
+    terminal.wait_for(lambda text: "interrupted" in text and text.endswith("› be quick"))
+    terminal.type("\r")
+    terminal.wait_for("Quick it is.")
+
+
 @pytest.mark.parametrize(
     ("answer", "seen"),
     [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
@@ -188,7 +205,6 @@ def test_a_question_with_choices_is_answered_by_number(place: Place) -> None:
     terminal.wait_for("Blue it is.")
 
 
-@pytest.mark.spec("USR-10")
 def test_compact_lets_the_conversation_go_on_from_a_summary(place: Place) -> None:
     terminal = place.talk(
         {"match": "the first thing", "text": "noted the first thing"},

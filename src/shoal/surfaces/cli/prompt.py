@@ -74,6 +74,10 @@ class Prompt(Protocol):
         """Drop what is half typed."""
         ...
 
+    def offer(self, text: str) -> None:
+        """Put a text where it can be changed and entered, unless something is half typed there."""
+        ...
+
 
 class LivePrompt:
     def __init__(self, screen: LiveScreen, history: Path, words: Sequence[str] = ()) -> None:
@@ -127,6 +131,11 @@ class LivePrompt:
     def clear(self) -> None:
         self._line.put("")
         self._draw()
+
+    def offer(self, text: str) -> None:
+        if not self._line.text:
+            self._line.put(text)
+            self._draw()
 
     def _pressed(self, press: Press) -> None:
         match press:
@@ -214,6 +223,10 @@ class PlainPrompt:
 
     def clear(self) -> None:
         self._draft = ""
+
+    def offer(self, text: str) -> None:
+        self._screen.fresh_line()
+        self._screen.write(f"Not said: {text}\n")
 
     def _readable(self) -> None:
         data = os.read(sys.stdin.fileno(), 65_536)
