@@ -45,8 +45,8 @@ def explain(error: BaseException) -> str:
             return NO_MODEL
         case errors.NoSuchSession():
             return "\n".join((str(error), *_recent_sessions()))
-        case errors.SettingsError(path=path, line=line):
-            return f"{_where(path, line)}{error}"
+        case errors.SettingsError(path=path, line=line) if path is not None and str(path) not in str(error):
+            return f"{path}:{line}: {error}" if line is not None else f"{path}: {error}"
         case errors.ShoalError():
             return str(error)
         case OSError():
@@ -131,12 +131,6 @@ def _recent_sessions() -> Iterator[str]:
     if sessions := recent(limit=5):
         yield "The latest of this directory:"
         yield from (f"  {line}" for line in listed(sessions))
-
-
-def _where(path: object, line: int | None) -> str:
-    if path is None:
-        return ""
-    return f"{path}:{line}: " if line is not None else f"{path}: "
 
 
 def _joined(*parts: str) -> str:
