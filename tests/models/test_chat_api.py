@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from model_kit import GREP, READ, Ear, asking, events, http, openai_at, saying
 
-from shoal.core.errors import BadReply, Overloaded, StreamCut
+from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
 from shoal.core.messages import (
     MALFORMED,
     Base64Source,
@@ -28,7 +29,7 @@ from shoal.models.json_text import encoded
 from shoal.models.providers import _dialect
 from shoal.testing import Answer, call, chat_server
 from shoal.testing.chat_form import ChatForm
-from shoal.testing.replies import BrokenToolJson, Cut, StreamError
+from shoal.testing.replies import BrokenToolJson, Cut, HttpError, StreamError
 
 CARD = card_of("openai", "gpt-4.1")
 PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
@@ -282,3 +283,42 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     ]
     short, long = (encoded(body_of(asking(*turns[:n], tools=[READ]), CARD, Dialect())) for n in (1, 3))
     assert long.startswith(short.removesuffix(b"]}"))
+
+
+async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None:
+    def mind(body: Mapping[str, Any]) -> Any:
+        thoughts = [
+            message.get("reasoning_content") for message in body["messages"] if message["role"] == "assistant"
+        ]
+        if thoughts != ["of mine"]:
+            words = "Missing `reasoning_content` field in the assistant message at message index 2"
+            return HttpError(status=400, message=words)
+        return "Thanks."
+
+    history = (
+        user("Look."),
+        Message(
+            role="assistant",
+            content=(
+                Thinking(thinking="another's", signature="s"),
+                Thinking(thinking="of mine"),
+                ToolUse(id="call_12345", name="Read", input={}),
+            ),
+        ),
+        Message(role="user", content=(ToolResult(tool_use_id="call_12345", content="x"),)),
+    )
+    async with chat_server(mind) as server:
+        model = openai_at(server.url)
+        for _ in range(2):
+            assert (await model.reply(asking(*history, tools=[READ]), unheard)).message.text == "Thanks."
+        await model.aclose()
+        assert server.count == 3
+
+
+async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None:
+    words = "Missing `reasoning_content` field"
+    async with chat_server([HttpError(status=400, message=words)] * 2) as server:
+        model = openai_at(server.url)
+        with pytest.raises(BadRequest):
+            await model.reply(asking("Hi."), unheard)
+        await model.aclose()
