@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -21,6 +20,7 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
+from shoal.models.catalogue import similar
 from shoal.models.http1 import Head
 from shoal.models.json_text import decoded
 
@@ -57,8 +57,6 @@ class Asked(Struct, frozen=True, kw_only=True):
     url: str
     key_variable: str = ""
     """What a person sets to be let in; empty where no key is needed."""
-    similar: Sequence[str] = ()
-    """Names the person may have meant."""
 
     def fault(self, kind: type[ModelError], why: str, *, status: int | None = None) -> ModelError:
         return kind(why, provider=self.provider, model=self.model, status=status)
@@ -129,7 +127,8 @@ def _final_words(kind: type[ModelError], asked: Asked, status: int, said: str) -
         way = f"Set {asked.key_variable}." if asked.key_variable else "Check the key for this address."
         return f"{where} did not accept the key {words} {way}"
     if kind is UnknownModel:
-        meant = f" Did you mean {' or '.join(asked.similar)}?" if asked.similar else ""
+        close = similar(asked.model)
+        meant = f" Did you mean {' or '.join(close)}?" if close else ""
         check = " Check the model's name and the base URL."
         return f"{asked.provider} has no model {asked.model!r} at {asked.url} {words}{meant}{check}"
     if kind is ContextTooLong:
@@ -194,6 +193,8 @@ def retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | None:
         return max(0.0, float(value))
     except ValueError:
         pass
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
     except ValueError:

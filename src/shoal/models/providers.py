@@ -12,7 +12,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import PROVIDERS, similar, version_of
+from shoal.models.catalogue import PROVIDERS, version_of
 from shoal.models.chat_body import Dialect
 from shoal.models.faults import Asked
 from shoal.models.http import Deadlines, Endpoint, fetched
@@ -69,7 +69,6 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
         model=card.id,
         url=_joined(base, *paths),
         key_variable=known.key_variable,
-        similar=similar(card.id),
     )
     endpoint = Endpoint(
         asked,
