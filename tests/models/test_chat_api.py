@@ -24,9 +24,8 @@ from shoal.core.messages import (
 from shoal.core.requests import Reply, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
 from shoal.core.usage import Usage
 from shoal.models.catalogue import card_of
-from shoal.models.chat_body import Dialect, body_of
+from shoal.models.chat_body import Dialect, body_of, dialect_of
 from shoal.models.json_text import encoded
-from shoal.models.providers import _dialect
 from shoal.testing import Answer, call, chat_server
 from shoal.testing.chat_form import ChatForm
 from shoal.testing.replies import BrokenToolJson, Cut, HttpError, StreamError
@@ -258,20 +257,20 @@ def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
 
 
 def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
-    official = _dialect("openai", "gpt-5.1", "https://api.openai.com/v1")
+    official = dialect_of("openai", "gpt-5.1", "https://api.openai.com/v1")
     sent = body("Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_completion_tokens"] == 100
     assert sent["reasoning_effort"] == "high"
     assert "temperature" not in sent
-    local = _dialect("openai", "gpt-5.1", "http://localhost:8000/v1")
+    local = dialect_of("openai", "gpt-5.1", "http://localhost:8000/v1")
     sent = body("Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_tokens"] == 100
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
     assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
-    router = _dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    router = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
     assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
-    newest = _dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
+    newest = dialect_of("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
     assert body("Hi.", dialect=newest, tools=[READ])["reasoning_effort"] == "none"
 
 

@@ -17,13 +17,12 @@ from shoal.models.hearing import Listening
 from shoal.models.http import Endpoint
 from shoal.models.json_text import encoded
 
-_NO_TOOLS = re.compile(
-    r"not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice",
-    re.IGNORECASE,
+_NO_TOOLS = (
+    r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
 )
 """What servers say whose model, or whose start-up options, know no tools."""
 
-_MISSES_REASONING = re.compile(r"(?:missing|required|must).{0,80}reasoning_content", re.IGNORECASE)
+_MISSES_REASONING = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 
 
 class ChatModel:
@@ -55,10 +54,10 @@ class ChatModel:
 
     def _learned(self, complaint: str, request: Request) -> bool:
         """Whether the complaint says how this server wants to be asked, and was not known before."""
-        if request.tools and _NO_TOOLS.search(complaint):
+        if request.tools and re.search(_NO_TOOLS, complaint):
             self._emulates = True
             return True
-        if _MISSES_REASONING.search(complaint) and not self._dialect.reasoning_back:
+        if re.search(_MISSES_REASONING, complaint) and not self._dialect.reasoning_back:
             self._dialect = structs.replace(self._dialect, reasoning_back=True)
             return True
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from shoal.core.messages import (
 )
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
+from shoal.models.catalogue import version_of
 from shoal.models.json_text import encoded
 from shoal.models.turns import alternating, has_words, seen
 
@@ -39,6 +41,21 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The model's own reasoning is part of the history."""
     tools_forbid_thinking: bool = False
     """Tools are taken only together with the level "none"."""
+
+
+def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
+    if provider == "openrouter":
+        return Dialect(thinking="budget")
+    host = urlsplit(base_url).hostname or ""
+    if not host.endswith(("openai.com", "azure.com")):
+        # A small model of one's own may talk for ever; a hosted one has its own limit.
+        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
+    version = version_of(model)
+    return Dialect(
+        limit="max_completion_tokens",
+        thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
+        tools_forbid_thinking=version >= (5, 4),
+    )
 
 
 def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:

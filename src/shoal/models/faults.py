@@ -25,19 +25,16 @@ from shoal.models.http1 import Head
 from shoal.models.json_text import decoded
 
 _SAID_LIMIT = 400
-_TOO_LONG = re.compile(
-    r"context.?length|context.?window|context.?size|prompt is too long|maximum context|too many tokens"
-    r"|exceed\w* (?:the )?(?:context|max\w* (?:input|prompt|number of tokens))|request_too_large",
-    re.IGNORECASE,
+# Plain text, not compiled: most runs never see an error.
+_TOO_LONG = (
+    r"(?i)context.?length|context.?window|context.?size|prompt is too long|maximum context|too many tokens"
+    r"|exceed\w* (?:the )?(?:context|max\w* (?:input|prompt|number of tokens))|request_too_large"
 )
-_NO_SUCH_MODEL = re.compile(
-    r"model_not_found|not a valid model|(?:unknown|no such|invalid) model|not_found_error.*model:"
-    r"|(?:model|deployment)\b.{0,80}?(?:not found|not exist|is unknown)",
-    re.IGNORECASE | re.DOTALL,
+_NO_SUCH_MODEL = (
+    r"(?is)model_not_found|not a valid model|(?:unknown|no such|invalid) model|not_found_error.*model:"
+    r"|(?:model|deployment)\b.{0,80}?(?:not found|not exist|is unknown)"
 )
-_NO_MONEY = re.compile(
-    r"insufficient_quota|credit balance is too low|insufficient (?:balance|credits)", re.IGNORECASE
-)
+_NO_MONEY = r"(?i)insufficient_quota|credit balance is too low|insufficient (?:balance|credits)"
 _TRANSIENT_TYPES: Mapping[str, type[Transient]] = {
     "overloaded": Overloaded,
     "unavailable": Overloaded,
@@ -111,11 +108,11 @@ def _final_kind(status: int, known: str) -> type[ModelError] | None:
     """What asking again would not change, though its status may be one of passing trouble."""
     if status in (401, 403):
         return Unauthorized
-    if status == 402 or _NO_MONEY.search(known):
+    if status == 402 or re.search(_NO_MONEY, known):
         return BadRequest
-    if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(known)):
+    if status == 413 or (status in (400, 422, 500) and re.search(_TOO_LONG, known)):
         return ContextTooLong
-    if status == 404 or (status in (400, 422) and _NO_SUCH_MODEL.search(known)):
+    if status == 404 or (status in (400, 422) and re.search(_NO_SUCH_MODEL, known)):
         return UnknownModel
     return None
 
