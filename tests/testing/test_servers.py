@@ -24,6 +24,7 @@ from shoal.testing.replies import (
     HttpError,
     Pings,
     Reset,
+    Stale,
     Stall,
     StreamError,
     call,
@@ -48,6 +49,19 @@ def question(**more):
 
 def client(server, **options):
     return httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=5, **options)
+
+
+def raw(form, body):
+    """A request as bytes, where a client's own cost would be in the way."""
+    content = json.dumps(body).encode()
+    given = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    head = f"POST {PATHS[form]} HTTP/1.1\r\nhost: x\r\n{given}content-length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+async def connection(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
 
 
 async def events_of(form, server, *, timeout=5):
@@ -127,6 +141,39 @@ async def test_a_mind_may_wait_for_the_test(form):
         assert "late" in (await asked).text
 
 
+@pytest.mark.parametrize("said", ["a mind that never answers", "a long delay"])
+async def test_a_client_that_leaves_while_it_waits_is_noticed(form, said):
+    async def never(_body):
+        await asyncio.Event().wait()
+
+    async with form(never if "mind" in said else [Delay(seconds=600)]) as server:
+        async with client(server) as http, asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(http.post(PATHS[form], json=question()))
+            await server.arrived(1)
+            asked.cancel()
+        await server.left()
+
+
+async def test_two_hundred_clients_are_served_at_once(form):
+    meet = asyncio.Barrier(200)
+
+    async def mind(body):
+        await meet.wait()
+        return Answer(content=(Text(text="Hello."),), model=f"for-{body['model']}")
+
+    async def ask(server, number):
+        reader, writer = await connection(server)
+        writer.write(raw(form, question(model=f"<{number}>", stream=True)))
+        answer = await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        return answer.decode()
+
+    async with form(mind) as server:
+        answers = await asyncio.gather(*[ask(server, number) for number in range(200)])
+    assert all(f"for-<{number}>" in answer for number, answer in enumerate(answers))
+
+
 async def test_what_the_mind_raises_is_raised_at_the_end():
     def mind(body):
         assert body["model"] == "other"
@@ -172,15 +219,26 @@ async def test_a_delay_is_kept_by_the_clock(form):
 async def test_a_reset_connection_answers_nothing(form):
     async with form([Reset()]) as server:
         lines, error = await events_of(form, server)
-    assert isinstance(error, httpx.ReadError | httpx.RemoteProtocolError)
+    assert isinstance(error, httpx.ReadError), "an orderly end would be a protocol error"
     assert lines == []
+
+
+async def test_a_stale_connection_answers_once_and_never_again(form):
+    async with form([["whole", Stale()], "again"]) as server, client(server) as http:
+        assert "whole" in (await http.post(PATHS[form], json=question())).text
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.post(PATHS[form], json=question())
+        assert "again" in (await http.post(PATHS[form], json=question())).text
+    assert (server.count, server.answered) == (2, 2)
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "clean"])
 async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
     async with form([["Now:", CALL, Cut(in_tool_call=True, how=how)]]) as server:
         lines, error = await events_of(form, server)
+        await server.left()
         assert server.reported == Usage()
+        assert server.unsettled.output_tokens > 0
     assert (error is None) == (how == "clean")
     if how != "reset":  # A reset may overtake bytes that were sent before it.
         text = "\n".join(lines)
@@ -193,6 +251,7 @@ async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
 async def test_a_cut_after_some_events_sends_just_these(form):
     async with form([["some words to say", Cut(after=2)]]) as server:
         lines, error = await events_of(form, server)
+        await server.left()
         assert server.unsettled.output_tokens > 0
     assert error is not None
     assert sum(line.startswith("data:") for line in lines) == 2
@@ -250,6 +309,17 @@ def _values(node, key):
             yield from _values(value, key)
 
 
+async def test_what_is_not_http_ends_the_connection_and_nothing_else(form):
+    async with form(["still here"]) as server:
+        reader, writer = await connection(server)
+        writer.write(b"\x16\x03\x01 no request\r\n\r\n")
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await writer.wait_closed()
+        async with client(server) as http:
+            assert "still here" in (await http.post(PATHS[form], json=question())).text
+
+
 async def test_models_can_be_listed(form):
     async with form([], models=("a", "b")) as server, client(server) as http:
         listed = (await http.get("/v1/models")).json()["data"]
@@ -273,7 +343,7 @@ def test_the_program_follows_its_script_and_tells_at_the_end(form, tmp_path):
                 {"match": "Hello", "at": 0, "text": "Good day.", "usage": {"output_tokens": 4}},
                 {"match": "never", "text": "not said"},
                 {"tools": [{"name": "Read", "input": {"file_path": "a"}}]},
-                {"faults": [{"type": "httperror", "status": 503}], "repeat": True},
+                {"faults": [{"type": "http_error", "status": 503}], "repeat": True},
             ]
         )
     )
@@ -307,15 +377,10 @@ def test_a_script_with_a_mistake_is_named(tmp_path):
 
 async def test_a_request_costs_the_server_little(form):
     """The bound is loose because the client's work is in it: a slip to milliseconds is what it finds."""
-    body = json.dumps(question(stream=True)).encode()
-    head = f"POST {PATHS[form]} HTTP/1.1\r\nhost: x\r\n" + "".join(
-        f"{k}: {v}\r\n" for k, v in HEADERS.items()
-    )
-    ask = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    ask = raw(form, question(stream=True))
     answer = (Text(text="I will look. " * 4), ToolUse(id="t", name="Read", input={"file_path": "a.py"}))
     async with form(lambda _: answer) as server:
-        host, port = server.url.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await connection(server)
         started = time.process_time()
         for _ in range(200):
             writer.write(ask)

@@ -34,11 +34,13 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client is done."""
+    """The next request of a connection; None when the client is done or does not speak HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
-        method, target, _ = first.split(" ", 2)
+        method, target, version = first.split(" ", 2)
+        if not version.startswith("HTTP/1."):
+            return None
         headers = {}
         for line in lines[:-2]:
             name, _, value = line.partition(":")
@@ -47,7 +49,7 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
             content = await _read_chunks(reader)
         else:
             content = await reader.readexactly(int(headers.get("content-length", "0")))
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
     return HttpRequest(method=method, path=target.partition("?")[0], headers=headers, content=content)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,8 @@ from shoal.testing.replies import (
     Stall,
     StreamError,
 )
+
+T = TypeVar("T")
 
 
 class Form(Protocol):
@@ -64,6 +66,24 @@ class HungUp(Exception):
     """The connection ends with this answer."""
 
 
+async def unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
+    """What the work gives; raises `HungUp` as soon as the client leaves."""
+
+    async def watch() -> None:
+        # A client that waits for its answer sends nothing: what can be read is its end.
+        await reader.read(1)
+        raise HungUp
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch())
+            result = await work
+            watching.cancel()
+    except* HungUp:
+        raise HungUp from None
+    return result
+
+
 class Outgoing:
     """One answer on its way to the client, through its faults."""
 
@@ -82,32 +102,41 @@ class Outgoing:
         self._received = received
         self._ids = (("request-id", f"req_{received.number:024d}"),)
         self._drip: Drip | None = None
+        self._settle: Callable[[], None] = lambda: None
         self.began = False
+        self.settled = False
 
-    async def send(self, answer: Answer, usage: Usage) -> bool:
-        """Whether a whole answer of the model was sent."""
+    async def send(self, answer: Answer, usage: Usage, settle: Callable[[], None]) -> None:
+        """`settle` is called when nothing can go wrong any more and the client does not have the end yet."""
+        self._settle = settle
         for fault in answer.faults:
             match fault:
                 case Delay():
-                    await self._clock.sleep(fault.seconds)
+                    await unless_hung_up(self._reader, self._clock.sleep(fault.seconds))
                 case Reset():
                     self._reset()
                 case Drip():
                     self._drip = fault
                 case HttpError():
                     await self._send_error(fault)
-                    return False
+                    return
         body, number = self._received.body, self._received.number
         self.began = True
         if not body.get("stream"):
+            self._settled()
             await self._write(whole(self._form.whole(answer, body, number, usage), headers=self._ids))
-            return True
+            return
         events = self._form.events(answer, body, number, usage)
         if answer.faults:
-            return await self._send_faulty(events, answer.faults)
+            await self._send_faulty(events, answer.faults)
+            return
+        self._settled()
         self._writer.write(stream_head(self._ids) + b"".join(map(chunk, events)) + LAST_CHUNK)
         await self._writer.drain()
-        return True
+
+    def _settled(self) -> None:
+        self.settled = True
+        self._settle()
 
     async def _send_error(self, fault: HttpError) -> None:
         headers = list(self._ids)
@@ -118,19 +147,20 @@ class Outgoing:
             content = fault.raw.encode()
         await self._write(whole(content, status=fault.status, headers=headers))
 
-    async def _send_faulty(self, events: list[bytes], faults: Sequence[AnyFault]) -> bool:
+    async def _send_faulty(self, events: list[bytes], faults: Sequence[AnyFault]) -> None:
         await self._write(stream_head(self._ids))
         pings = any(isinstance(fault, Pings) for fault in faults)
         for index in range(len(events) + 1):
             for fault in faults:
                 if await self._strike(fault, index, events):
-                    return False
+                    return
             if index < len(events):
+                if index == len(events) - 1:
+                    self._settled()
                 await self._write(chunk(events[index]))
                 if pings and index < len(events) - 1:
                     await self._write(chunk(self._form.ping))
         await self._write(LAST_CHUNK)
-        return True
 
     async def _strike(self, fault: AnyFault, index: int, events: list[bytes]) -> bool:
         """What a fault does before event `index`; whether the stream is over."""

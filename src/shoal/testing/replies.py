@@ -12,7 +12,11 @@ from shoal.core.requests import Reply, StopReason
 from shoal.core.usage import Usage
 
 
-class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=str.lower):
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, forbid_unknown_fields=True):
     """Something that goes wrong with one answer."""
 
 
@@ -79,6 +83,13 @@ class StreamError(Fault, frozen=True):
     message: str = "Overloaded"
 
 
+class Stale(Fault, frozen=True):
+    """The answer is whole, but the connection is dead after it: a next request on it gets no answer.
+
+    Servers close kept connections when they like, and a client learns of it when it asks again.
+    """
+
+
 class BrokenToolJson(Fault, frozen=True):
     """The arguments of every tool call are this text. The Messages API can say so only in a stream."""
 
@@ -86,7 +97,7 @@ class BrokenToolJson(Fault, frozen=True):
 
 
 AnyFault: TypeAlias = (
-    Delay | Drip | Pings | HttpError | Reset | Cut | Stall | Garbage | StreamError | BrokenToolJson
+    Delay | Drip | Pings | HttpError | Reset | Cut | Stall | Garbage | StreamError | Stale | BrokenToolJson
 )
 
 

@@ -1,10 +1,10 @@
 """A mock provider run by a script file, as a program of its own: `python -m shoal.testing.servers`.
 
 The script is that of `shoal.wire.script`; a step may also have `faults`, a list of mappings whose `type` is
-the fault's name in lower case and whose other fields are the fault's:
+the fault's name (`http_error` for `HttpError`) and whose other fields are the fault's:
 
     [{"match": "hello", "text": "Hello.", "faults": [{"type": "cut", "after": 3}]},
-     {"faults": [{"type": "httperror", "status": 429, "retry_after": 0.1}]}]
+     {"faults": [{"type": "http_error", "status": 429, "retry_after": 0.1}]}]
 
 The first line on standard output is the server's URL. It ends on TERM, INT, or the end of standard input
 with `--with-parent`, and then prints one line of JSON: requests, answered, reported, unsettled.

@@ -22,8 +22,8 @@ from shoal.core.usage import Usage
 from shoal.testing.chat_form import ChatForm, ollama_tags
 from shoal.testing.http import HttpRequest, read_request, whole
 from shoal.testing.messages_form import MessagesForm
-from shoal.testing.outgoing import Form, HungUp, Outgoing, Received
-from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, answer_from, with_ids
+from shoal.testing.outgoing import Form, HungUp, Outgoing, Received, unless_hung_up
+from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, Stale, answer_from, with_ids
 
 
 class MockServer:
@@ -66,7 +66,7 @@ class MockServer:
         self.mind_errors: list[Exception] = []
 
     async def start(self, *, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1 << 20)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1 << 20, backlog=1024)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
@@ -128,18 +128,21 @@ class MockServer:
         self.count += 1
         received = self._receive(request, connection)
         await self._tell()
-        answer = await self._thought(received)
-        out = Outgoing(self._form, self._clock, reader, writer, received)
+        answer = await self._thought(received, reader)
         usage = answer.usage or _estimated(received.raw, answer)
+        out = Outgoing(self._form, self._clock, reader, writer, received)
         try:
-            ended = await out.send(answer, usage)
-        except (HungUp, ConnectionError):
-            if out.began:
+            await out.send(answer, usage, lambda: self._settle(usage, received.body))
+        finally:
+            if out.began and not out.settled:
                 self.unsettled += usage
-            raise
-        if ended:
-            self.answered += 1
-            self.reported += self._form.reported(usage, received.body)
+        if any(isinstance(fault, Stale) for fault in answer.faults):
+            await read_request(reader)
+            raise HungUp
+
+    def _settle(self, usage: Usage, body: Body) -> None:
+        self.answered += 1
+        self.reported += self._form.reported(usage, body)
 
     def _looked_up(self, request: HttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":
@@ -167,7 +170,7 @@ class MockServer:
             self.requests.append(received)
         return received
 
-    async def _thought(self, received: Received) -> Answer:
+    async def _thought(self, received: Received, reader: asyncio.StreamReader) -> Answer:
         if self._strict:
             if not self._form.key_given(received.headers):
                 return Answer(faults=(HttpError(status=401),))
@@ -176,8 +179,10 @@ class MockServer:
         try:
             said = self._think(received.body)
             if inspect.isawaitable(said):
-                said = await said
+                said = await unless_hung_up(reader, said)
             answer = answer_from(said)
+        except HungUp:
+            raise
         except Exception as error:  # noqa: BLE001 - the mind is the test's code; `messages_server` raises it at the end
             self.mind_errors.append(error)
             return Answer(faults=(HttpError(status=400, message=f"The mock's mind failed: {error}"),))
@@ -250,14 +255,15 @@ def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Gene
     thread = threading.Thread(target=host, name="mock-provider", daemon=True)
     thread.start()
     started.wait()
+    if not ready:
+        raise failures[0]
+    server, loop, end = ready[0]
     try:
-        if ready:
-            yield ready[0][0]
+        yield server
     finally:
-        if ready:
-            _, loop, end = ready[0]
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(end.set)
+        # The loop is closed already when the server's thread failed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(end.set)
         thread.join()
     if failures:
         raise failures[0]

@@ -1,0 +1,250 @@
+"""Recording a run and playing it back."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from shoal.core.errors import ReplayMismatch, SettingsError, StoreError
+from shoal.core.messages import Message, Text, Thinking, ToolResult, ToolUse, user
+from shoal.core.requests import Request, Retrying, Sent, TextDelta, ToolSchema
+from shoal.core.usage import ModelCard, Price, Usage
+from shoal.models.replay import RecordingModel, ReplayModel
+from shoal.models.scripted import Line, ScriptedModel
+
+READ = ToolSchema(name="Read", description="Reads a file.\nAll of it.", input_schema={"type": "object"})
+CARD = ModelCard(id="recorded-1", provider="somewhere", window=1000, price=Price(input=1, output=2))
+
+
+def asking(*texts, system="Be brief.", tools=(READ,), **more):
+    return Request(system=system, tools=tools, messages=[user(text) for text in texts], **more)
+
+
+async def record(path, *exchanges):
+    """Record (request, what the model says) pairs."""
+    model = RecordingModel(ScriptedModel([said for _, said in exchanges], card=CARD), path)
+    replies = [await model.reply(request) for request, _ in exchanges]
+    await model.aclose()
+    return replies
+
+
+async def mismatch(model, request):
+    with pytest.raises(ReplayMismatch) as caught:
+        await model.reply(request)
+    return str(caught.value)
+
+
+@pytest.mark.spec("USR-30")
+async def test_a_replayed_reply_is_the_recorded_one_with_its_deltas(tmp_path):
+    said = (
+        Thinking(thinking="Hm.", signature="s"),
+        Text(text="word " * 40),
+        ToolUse(id="t1", name="Read", input={"z": 1, "a": [None, 2.5, "é"]}),
+        ToolUse(id="t2", name="Read", input={}),
+    )
+    usage = Usage(input_tokens=3, output_tokens=4, cache_read_input_tokens=5)
+    inner = ScriptedModel([Line(content=said, usage=usage)], card=CARD)
+    recording = RecordingModel(inner, tmp_path / "run.jsonl")
+    heard, played = [], []
+
+    async def hear(delta):
+        heard.append(delta)
+
+    async def hear_again(delta):
+        played.append(delta)
+
+    first = await recording.reply(asking("hello"), hear)
+    replay = ReplayModel(tmp_path / "run.jsonl")
+    again = await replay.reply(asking("hello"), hear_again)
+    await recording.aclose()
+    assert again == first
+    assert list(again.message.tool_uses[0].input) == ["z", "a"], "the order of keys is kept"
+    assert played == heard
+    assert sum(isinstance(delta, TextDelta) for delta in played) > 1
+    assert replay.card == recording.card == CARD
+
+
+async def test_what_was_heard_of_a_failed_attempt_is_not_played(tmp_path):
+    class Retried:
+        card = CARD
+
+        async def reply(self, request, hear):
+            inner = ScriptedModel(["Whole answer."], card=CARD)
+            await hear(Sent())
+            await hear(TextDelta("Who"))
+            await hear(Retrying(reason="cut", delay=0, attempt=1, billed=True))
+            return await inner.reply(request, hear)
+
+        async def aclose(self): ...
+
+    recording = RecordingModel(Retried(), tmp_path / "run.jsonl")
+    await recording.reply(asking("hello"))
+    await recording.aclose()
+    played = []
+
+    async def hear(delta):
+        played.append(delta)
+
+    await ReplayModel(tmp_path / "run.jsonl").reply(asking("hello"), hear)
+    assert played == [Sent(), TextDelta("Whole answer.")]
+
+
+async def test_agents_are_matched_by_what_they_ask_in_any_order(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a"), "for a"), (asking("b"), "for b"), (asking("a", "a2"), "for a2"))
+    replay = ReplayModel(path)
+    said = [(await replay.reply(asking(*texts))).message.text for texts in [("b",), ("a",), ("a", "a2")]]
+    assert said == ["for b", "for a", "for a2"]
+
+
+async def test_equal_requests_get_their_replies_in_the_order_recorded(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, *[(asking("same"), f"reply {number}") for number in range(3)])
+    replay = ReplayModel(path)
+    replies = await asyncio.gather(*[replay.reply(asking("same")) for _ in range(3)])
+    assert [reply.message.text for reply in replies] == ["reply 0", "reply 1", "reply 2"]
+
+
+async def test_parallel_exchanges_are_each_one_whole_line(tmp_path):
+    path = tmp_path / "run.jsonl"
+    meet = asyncio.Barrier(8)
+
+    class Slow(ScriptedModel):
+        async def reply(self, request, hear):
+            await meet.wait()
+            return await super().reply(request, hear)
+
+    model = RecordingModel(Slow(lambda request: request.messages[0].text * 1000), path)
+    await asyncio.gather(*[model.reply(asking(f"agent {number}")) for number in range(8)])
+    await model.aclose()
+    replay = ReplayModel(path)
+    for number in range(8):
+        reply = await replay.reply(asking(f"agent {number}"))
+        assert reply.message.text == f"agent {number}" * 1000
+
+
+async def test_what_was_asked_is_taken_before_the_list_of_messages_grows(tmp_path):
+    path = tmp_path / "run.jsonl"
+    messages = [user("hello")]
+    request = Request(system="", messages=messages)
+
+    def mind(_request):
+        messages.append(user("more"))
+        return "said"
+
+    model = RecordingModel(ScriptedModel(mind), path)
+    await model.reply(request)
+    await model.aclose()
+    asked = Request(system="", messages=[user("hello")])
+    assert (await ReplayModel(path).reply(asked)).message.text == "said"
+
+
+async def test_a_recording_used_up_says_so(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a"), "x"), (asking("b"), "y"))
+    replay = ReplayModel(path)
+    await replay.reply(asking("a"))
+    assert "as often as it was recorded" in await mismatch(replay, asking("a"))
+    await replay.reply(asking("b"))
+    text = await mismatch(replay, asking("c"))
+    assert "used up: all 2 replies were played" in text
+    assert str(path) in text
+
+
+@pytest.mark.spec("USR-30")
+async def test_a_changed_system_prompt_is_shown_as_a_difference(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a", system="One.\nTwo.\nThree."), "x"))
+    text = await mismatch(ReplayModel(path), asking("a", system="One.\n2.\nThree."))
+    assert "the system prompt differs:" in text
+    assert "-Two." in text
+    assert "+2." in text
+    assert "message 1" not in text
+
+
+async def test_a_changed_message_is_named_by_its_number(tmp_path):
+    path = tmp_path / "run.jsonl"
+    call = Message(role="assistant", content=(ToolUse(id="t", name="Read", input={"file_path": "a.py"}),))
+
+    def asked(result):
+        answer = Message(role="user", content=(ToolResult(tool_use_id="t", content=result),))
+        return Request(system="", messages=[user("go"), call, answer])
+
+    long = "x" * 5_000
+    await record(path, (asking("other"), "o"), (asked(f"3 passed\n{long}A{long}"), "x"))
+    text = await mismatch(ReplayModel(path), asked(f"3 passed\n{long}B{long}"))
+    assert "message 3 (user) differs:" in text
+    assert any(line.startswith("+") and "B" in line for line in text.splitlines())
+    assert any(line.startswith("-") and "A" in line for line in text.splitlines())
+
+
+async def test_more_messages_than_recorded_are_shown(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a"), "x"))
+    text = await mismatch(ReplayModel(path), asking("a", "b"))
+    assert "the recorded request has 1 messages, this one 2" in text
+    assert "+b" in text
+
+
+async def test_changed_tools_and_settings_are_named(tmp_path):
+    path = tmp_path / "run.jsonl"
+    bash = ToolSchema(name="Bash", description="Runs.", input_schema={})
+    grep = ToolSchema(name="Grep", description="Finds.", input_schema={})
+    changed = ToolSchema(name="Read", description="Reads a file.\nA part of it.", input_schema={})
+    await record(path, (asking("a", tools=(READ, bash)), "x"))
+    text = await mismatch(ReplayModel(path), asking("a", tools=(changed, grep), max_tokens=5))
+    assert "no longer there: Bash" in text
+    assert "tools that are new: Grep" in text
+    assert "the tool Read differs:" in text
+    assert "max_tokens differs: recorded None, asked 5" in text
+    text = await mismatch(ReplayModel(path), asking("a", tools=(bash, READ)))
+    assert "the tools are in another order" in text
+
+
+async def test_a_difference_is_bounded(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("\n".join(f"old {n}" for n in range(500))), "x"))
+    text = await mismatch(ReplayModel(path), asking("\n".join(f"new {n}" for n in range(500))))
+    assert len(text.splitlines()) <= 43
+    assert text.endswith("… and more")
+
+
+async def test_a_broken_line_is_named_by_its_number(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a"), "x"), (asking("b"), "y"))
+    torn = path.read_bytes()[:-20]
+    path.write_bytes(torn)
+    with pytest.raises(SettingsError, match=r"run\.jsonl is broken in line 2") as caught:
+        ReplayModel(path)
+    assert caught.value.line == 2
+    path.write_bytes(b"\xff\xfe\n" + torn)
+    with pytest.raises(SettingsError, match="line 1"):
+        ReplayModel(path)
+
+
+async def test_a_missing_or_empty_recording_is_named(tmp_path):
+    with pytest.raises(SettingsError, match=r"none\.jsonl cannot be read: No such file"):
+        ReplayModel(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(SettingsError, match="is empty"):
+        ReplayModel(tmp_path / "empty.jsonl")
+
+
+async def test_a_recording_that_cannot_be_written_is_a_store_error(tmp_path):
+    with pytest.raises(StoreError, match="cannot be written: Is a directory"):
+        RecordingModel(ScriptedModel([]), tmp_path)
+    model = RecordingModel(ScriptedModel(["x"]), Path("/dev/full"))
+    with pytest.raises(StoreError, match="No space left"):
+        await model.reply(asking("a"))
+    await model.aclose()
+
+
+async def test_a_recording_is_private_and_grows(tmp_path):
+    path = tmp_path / "run.jsonl"
+    await record(path, (asking("a"), "x"))
+    await record(path, (asking("b"), "y"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (await ReplayModel(path).reply(asking("b"))).message.text == "y"

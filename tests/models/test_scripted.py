@@ -1,0 +1,224 @@
+"""The model whose replies are written down."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+
+import pytest
+
+from shoal.core.errors import ModelError, RateLimited, SettingsError
+from shoal.core.messages import Message, Text, Thinking, ToolResult, ToolUse, user
+from shoal.core.requests import (
+    Reply,
+    Request,
+    Sent,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ToolSchema,
+)
+from shoal.core.usage import Usage
+from shoal.models.scripted import Line, ScriptedModel
+from shoal.testing import FakeClock
+
+READ = ToolUse(id="", name="Read", input={"file_path": "a.py"})
+
+
+def asking(*texts, system="Be brief."):
+    return Request(system=system, messages=[user(text) for text in texts])
+
+
+async def heard_reply(model, request):
+    heard = []
+
+    async def hear(delta):
+        heard.append(delta)
+
+    return await model.reply(request, hear), heard
+
+
+async def test_replies_are_said_in_order_whatever_their_form():
+    blocks = Message(role="assistant", content=(Thinking(thinking="Hm."), Text(text="three")))
+    usage = Usage(input_tokens=1, output_tokens=2)
+    whole = Reply(message=blocks, usage=usage, stop_reason="max_tokens", model="other")
+    line = Line(content=(Text(text="four"),), usage=usage, stop_reason="refusal")
+    model = ScriptedModel(["one", ["two", READ], blocks, whole, line, READ])
+    replies = [await model.reply(asking("?")) for _ in range(6)]
+    assert [reply.message.text for reply in replies] == ["one", "two", "three", "three", "four", ""]
+    stops = ["end_turn", "tool_use", "end_turn", "max_tokens", "refusal", "tool_use"]
+    assert [reply.stop_reason for reply in replies] == stops
+    assert replies[3].usage == replies[4].usage == usage
+    assert {reply.model for reply in replies} == {"scripted"}
+    assert len({reply.id for reply in replies}) == 6
+
+
+async def test_a_function_sees_the_request():
+    model = ScriptedModel(lambda request: f"You said {request.messages[-1].text}")
+    assert (await model.reply(asking("hello"))).message.text == "You said hello"
+
+
+async def test_calls_without_an_id_get_different_ones():
+    model = ScriptedModel([[READ, READ], READ, ToolUse(id="mine", name="Read", input={})])
+    replies = [await model.reply(asking("?")) for _ in range(3)]
+    ids = [call.id for reply in replies for call in reply.message.tool_uses]
+    assert len(set(ids)) == 4
+    assert ids[-1] == "mine"
+
+
+async def test_a_script_that_is_over_says_what_was_asked():
+    model = ScriptedModel(["only"])
+    await model.reply(asking("first"))
+    with pytest.raises(ModelError, match=r"All 1 replies of the script were said.*'second question'"):
+        await model.reply(asking("second question"))
+
+
+async def test_an_error_in_the_script_is_raised_after_the_request_left():
+    model = ScriptedModel([RateLimited("slow down", retry_after=1), "then"])
+    heard = []
+
+    async def hear(delta):
+        heard.append(delta)
+
+    with pytest.raises(RateLimited):
+        await model.reply(asking("?"), hear)
+    assert heard == [Sent()]
+    assert (await model.reply(asking("?"))).message.text == "then"
+
+
+async def test_what_is_heard_adds_up_to_the_reply():
+    text = "  Two spaces first,\nthen  " + "many words " * 20
+    said = (Thinking(thinking="Let me see."), Text(text=text), Text(text=" "), READ)
+    for pace in (0.0, 1e-9):
+        reply, heard = await heard_reply(ScriptedModel([said], pace=pace), asking("?"))
+        assert heard[0] == Sent()
+        assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == text + " "
+        assert "".join(d.text for d in heard if isinstance(d, ThinkingDelta)) == "Let me see."
+        assert [d.name for d in heard if isinstance(d, ToolInputDelta)] == ["Read"]
+        assert reply.message.content[1].text == text
+
+
+async def test_a_pace_speaks_word_by_word_through_the_clock():
+    clock = FakeClock()
+    model = ScriptedModel([Line(content=(Text(text="one two three"),), delay=5)], clock=clock, pace=1)
+    words = []
+
+    async def hear(delta):
+        if isinstance(delta, TextDelta):
+            words.append((clock.monotonic(), delta.text))
+
+    async with asyncio.TaskGroup() as tasks:
+        reply = tasks.create_task(model.reply(asking("?"), hear))
+        await clock.advance(7)
+        assert words == [(6, "one "), (7, "two ")]
+        assert not reply.done()
+        await clock.advance(1)
+    assert words[-1] == (8, "three")
+
+
+async def test_without_a_pace_nothing_is_waited_for():
+    coroutine = ScriptedModel([["text", READ]]).reply(asking("?"))
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    assert ended.value.value.message.text == "text"
+
+
+async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
+    tools = [ToolSchema(name="Read", description="Reads a file.", input_schema={"type": "object"})]
+    messages = [user("hello " * 10)]
+
+    async def sizes(model):
+        conversation = list(messages)
+        told = []
+        for _ in range(5):
+            request = Request(system="Be brief.", messages=conversation, tools=tools)
+            reply = await model.reply(request)
+            told.append(reply.usage)
+            conversation += [reply.message, user("go on")]
+        return told
+
+    once = await sizes(ScriptedModel(lambda _: "x" * 400))
+    many = ScriptedModel(lambda _: "x" * 400)
+    assert await sizes(many) == once
+    assert await sizes(many) == once, "a conversation with the same beginning is counted anew"
+    assert [usage.output_tokens for usage in once] == [100] * 5
+    prompts = [usage.input_tokens for usage in once]
+    assert all(later - earlier >= 100 for earlier, later in itertools.pairwise(prompts))
+
+
+async def test_a_reply_costs_microseconds_also_in_a_long_conversation():
+    model = ScriptedModel(lambda _: ("I read it.", READ))
+    messages = [user("start")] + [user("x" * 100) for _ in range(5_000)]
+    request = Request(system="s", messages=messages)
+    await model.reply(request)
+    started = time.process_time()
+    for _ in range(1_000):
+        await model.reply(request)
+    assert (time.process_time() - started) / 1_000 < 50e-6, "counting all 5,000 again takes a millisecond"
+
+
+@pytest.mark.parametrize("name", ["script.json", "script.toml"])
+async def test_a_script_file_answers_what_fits(tmp_path, name):
+    script = tmp_path / name
+    if name.endswith(".json"):
+        steps = [
+            {"match": "fix", "text": "I look.", "tools": [{"name": "Read", "input": {"file_path": "a"}}]},
+            {"pattern": r"\b1 failed", "thinking": "One left.", "text": "Again."},
+            {"system": "reviewer", "text": "Looks good.", "repeat": True},
+            {"at": 2, "text": "Third answer."},
+        ]
+        script.write_text(json.dumps(steps))
+    else:
+        script.write_text(
+            '[[steps]]\nmatch = "fix"\ntext = "I look."\n[[steps.tools]]\nname = "Read"\n'
+            'input = { file_path = "a" }\n'
+            '[[steps]]\npattern = \'\\b1 failed\'\nthinking = "One left."\ntext = "Again."\n'
+            '[[steps]]\nsystem = "reviewer"\ntext = "Looks good."\nrepeat = true\n'
+            '[[steps]]\nat = 2\ntext = "Third answer."\n'
+        )
+    model = ScriptedModel.from_file(script)
+    review = asking("anything", system="You are a reviewer.")
+    assert (await model.reply(review)).message.text == "Looks good."
+    first = await model.reply(asking("please fix it"))
+    assert first.message.tool_uses[0].input == {"file_path": "a"}
+    result = ToolResult(tool_use_id=first.message.tool_uses[0].id, content="1 failed, 2 passed")
+    answered = Message(role="user", content=(result,))
+    second = await model.reply(Request(system="", messages=[user("fix"), first.message, answered]))
+    assert second.message.content[0] == Thinking(thinking="One left.", signature="scripted")
+    history = [user("a"), first.message, answered, second.message, user("b")]
+    third = await model.reply(Request(system="", messages=history))
+    assert third.message.text == "Third answer."
+    assert (await model.reply(review)).message.text == "Looks good."
+    with pytest.raises(ModelError, match=rf"{name} is left that fits what was asked.*'please fix it'"):
+        await model.reply(asking("please fix it"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[{", "not usable"),
+        ('[{"text": 3}]', "text"),
+        ('[{"txt": "x"}]', "txt"),
+        ('{"lines": []}', "steps"),
+        ('[{"pattern": "("}]', "not usable"),
+    ],
+)
+def test_a_script_that_cannot_be_used_is_named(tmp_path, content, said):
+    script = tmp_path / "script.json"
+    script.write_text(content)
+    with pytest.raises(SettingsError, match=said) as caught:
+        ScriptedModel.from_file(script)
+    assert caught.value.path == script
+    assert str(script) in str(caught.value)
+
+
+def test_a_script_that_is_missing_is_named(tmp_path):
+    with pytest.raises(SettingsError, match="cannot be read"):
+        ScriptedModel.from_file(tmp_path / "none.json")
+
+
+def test_a_single_text_is_no_mind():
+    with pytest.raises(TypeError, match="list of one"):
+        ScriptedModel("hello")
