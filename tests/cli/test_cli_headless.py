@@ -11,7 +11,7 @@ from shoal_process import MODEL, Program, ended
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
 from shoal.testing import messages_server
-from shoal.testing.replies import Answer, Delay, call
+from shoal.testing.replies import Answer, Delay, Drip, call
 
 
 def prompts(server: object, request: int = 0) -> str:
@@ -114,7 +114,7 @@ async def test_stream_json_tells_every_message_under_its_id_in_the_transcript(
 
 
 async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
-    async with messages_server(["one two three four"]) as server:
+    async with messages_server([["one two three four", Drip(seconds=0.02, size=200)]]) as server:
         shoal.talks_to(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)

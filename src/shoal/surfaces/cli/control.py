@@ -14,7 +14,7 @@ from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.messages import Message, Text
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
-from shoal.surfaces.cli.sentences import listed, say
+from shoal.surfaces.cli.sentences import named, say
 from shoal.wire.stream_json import BadLine, Control, Other, Prompt, answered, incoming, refused
 
 REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
@@ -43,8 +43,17 @@ class StreamInput:
             self._line += 1
             if line.strip():
                 await self._take(line)
+        self.close()
+
+    def close(self) -> None:
+        """No further prompt is taken."""
         self._closed = True
         self._changed.set()
+
+    async def close_when_stopped(self) -> None:
+        await self._session.stopping.wait()
+        self._waiting.clear()
+        self.close()
 
     async def prompt(self) -> Message | None:
         """What to do next; None when stdin is closed and nothing waits."""
@@ -79,7 +88,7 @@ class StreamInput:
             match incoming(line):
                 case Prompt(message=message, left_out=left_out):
                     if left_out:
-                        say(f"line {self._line} of stdin: left out, as not known here: {listed(left_out)}")
+                        say(f"line {self._line} of stdin: left out, as not known here: {named(left_out)}")
                     self._waiting.append(message)
                     self._steer()
                     self._changed.set()
@@ -104,18 +113,26 @@ class StreamInput:
             case "interrupt":
                 await self._session.interrupt()
             case "set_permission_mode":
-                self._set_mode(body.get("mode"))
+                self._session.set_mode(_mode(body.get("mode")))
             case "set_model":
-                self._session.set_model(str(body.get("model") or "default"))
+                await self._session.set_model(_model(body.get("model")))
             case _:
-                raise BadLine(f"{subtype!r} is not a request known here; known are {listed(REQUESTS)}")
+                raise BadLine(f"{subtype!r} is not a request known here; known are {named(REQUESTS)}")
         return None
 
-    def _set_mode(self, mode: object) -> None:
-        known = get_args(Mode)
-        if mode not in known:
-            raise BadLine(f"{mode!r} is not a permission mode; they are {listed(known)}")
-        self._session.parts.permissions.mode = mode
+
+def _model(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise BadLine('set_model needs "model": a name')
+    return name
+
+
+def _mode(name: object) -> Mode:
+    known: tuple[Mode, ...] = get_args(Mode)
+    for mode in known:
+        if mode == name:
+            return mode
+    raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
 
 
 def _is_text(message: Message) -> bool:

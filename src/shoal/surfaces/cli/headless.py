@@ -95,11 +95,12 @@ class _Run:
 
         assert isinstance(self._output, StreamOutput)
         source = StreamInput(self._session, self._output)
-        reading = group.create_task(source.read())
+        listening = [group.create_task(source.read()), group.create_task(source.close_when_stopped())]
         while not self._signals.received and (prompt := await source.prompt()) is not None:
             await self._turn(prompt, source.hear)
             source.ended()
-        reading.cancel()
+        for task in listening:
+            task.cancel()
         return source.bad_lines
 
     async def _turn(self, prompt: str | Message, overhear: Callable[[Event], None] | None = None) -> None:

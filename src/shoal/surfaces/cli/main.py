@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
+import shoal
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.flags import SECTIONS, check_together, options_from
+from shoal.surfaces.cli.flags import PICK, SECTIONS, check_together, options_from
 
 
 class SubCommand(NamedTuple):
@@ -119,9 +120,9 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
         command: click.Command = import_module(sub.module).command
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        command.params.append(
-            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
-        )
+        if all(option.name != "debug" for option in command.params):
+            debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
+            command.params.append(debug)
         return command, f"shoal {arguments[0]}", arguments[1:]
     return root, "shoal", arguments
 
@@ -133,6 +134,10 @@ def _run(**given: Any) -> int:
     if headless:
         return _headless(given, prompt)
     _refuse_a_command_as_prompt(prompt)
+    if given["resume"] == PICK:
+        from shoal.surfaces.cli.sessions import picked
+
+        given["resume"] = picked()
     from shoal.surfaces.cli.interactive import interactive
 
     return interactive(options_from(given, attended=True), prompt)
@@ -195,9 +200,7 @@ def _refuse_a_command_as_prompt(prompt: str | None) -> None:
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"shoal {version('shoal')}")
+        click.echo(f"shoal {shoal.__version__}")
         ctx.exit()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from shoal.core import errors
@@ -43,8 +43,10 @@ def explain(error: BaseException) -> str:
             return _model(error)
         case errors.NoModel():
             return NO_MODEL
-        case errors.SettingsError(path=path, line=line):
-            return f"{_where(path, line)}{error}"
+        case errors.NoSuchSession():
+            return "\n".join((str(error), *_recent_sessions()))
+        case errors.SettingsError(path=path, line=line) if path is not None and str(path) not in str(error):
+            return f"{path}:{line}: {error}" if line is not None else f"{path}: {error}"
         case errors.ShoalError():
             return str(error)
         case OSError():
@@ -123,10 +125,12 @@ def _system(error: OSError) -> str:
             return f"{error.strerror or error}{where}."
 
 
-def _where(path: object, line: int | None) -> str:
-    if path is None:
-        return ""
-    return f"{path}:{line}: " if line is not None else f"{path}: "
+def _recent_sessions() -> Iterator[str]:
+    from shoal.surfaces.cli.sessions import listed, recent
+
+    if sessions := recent(limit=5):
+        yield "The latest of this directory:"
+        yield from (f"  {line}" for line in listed(sessions))
 
 
 def _joined(*parts: str) -> str:
@@ -137,7 +141,7 @@ def _ended(text: str) -> str:
     return text if text.endswith((".", "?", "!", "…", "\n")) else f"{text}."
 
 
-def listed(names: Iterable[str], *, most: int = 8) -> str:
+def named(names: Iterable[str], *, most: int = 8) -> str:
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
