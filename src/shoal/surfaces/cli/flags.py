@@ -132,7 +132,7 @@ _FORMS = (
     Option(
         ["--replay-user-messages"], is_flag=True, help="In stream-json: also tell back what came from stdin."
     ),
-    Option(["--verbose"], is_flag=True, help="Say more; customary with stream-json."),
+    Option(["--verbose"], is_flag=True, help="Headless: say on stderr what each turn took."),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
 )
 _SETTINGS = (

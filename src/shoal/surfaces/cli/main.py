@@ -176,6 +176,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
             prompt=None if streaming else _with_stdin(prompt),
             output=wanted,
             quiet=given["quiet"],
+            verbose=given["verbose"],
         )
     )
 
