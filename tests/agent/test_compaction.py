@@ -146,3 +146,19 @@ async def test_compaction_can_be_turned_off_by_a_setting() -> None:
     )
     await made.run()
     assert not made.of(ConversationCompacted)
+
+
+async def test_the_answer_is_limited_to_what_the_history_leaves_of_the_window() -> None:
+    asked: list[int | None] = []
+
+    def mind(request: Request) -> str:
+        asked.append(request.max_tokens)
+        return "short"
+
+    card = ModelCard(id="m", provider="x", window=10_000, max_output=6_000, price=Price(input=0, output=0))
+    made = rig(None, model=ScriptedModel(mind, card=card), bounds=Bounds(compact_at=1.0))
+    await made.run("short")
+    await made.run("word " * 4_000)
+    assert asked[0] is None
+    assert asked[1] is not None
+    assert 1_024 <= asked[1] < 5_000

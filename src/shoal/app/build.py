@@ -195,9 +195,17 @@ async def _reach(
         permissions=_permissions(options, settings, workspace, record.directory),
         desk=desk,
         processes=processes,
-        shells=await leave.enter_async_context(shells),
+        shells=await _entered(shells, options, leave),
         granted=granted,
     )
+
+
+async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
+    await leave.enter_async_context(shells)
+    if options.attended:
+        # While the person types; unattended, a run that needs no shell starts none.
+        shells.prepare()
+    return shells
 
 
 def _project(cwd: Path | None) -> Path:

@@ -18,6 +18,13 @@ ShoalError
 ├── NoModel                       nothing is configured
 ├── StoreError                    the record cannot be written or read
 │   └── NoSuchSession
+├── BadName                       text that cannot be the name of a team, an agent or a task
+├── RecordError                   mail, tasks or rosters refused something; its text is for the model
+│   ├── LockUnavailable           nothing was written
+│   ├── NoSuchInbox
+│   ├── NoSuchTeam
+│   ├── TaskRefused               not found, a cycle, a stale attempt, an illegal move
+│   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 ├── MissingExtra                  a part that is not installed
@@ -111,6 +118,27 @@ class StoreError(ShoalError):
 
 
 class NoSuchSession(StoreError): ...
+
+
+class BadName(ShoalError): ...
+
+
+class RecordError(ShoalError): ...
+
+
+class LockUnavailable(RecordError): ...
+
+
+class NoSuchInbox(RecordError): ...
+
+
+class NoSuchTeam(RecordError): ...
+
+
+class TaskRefused(RecordError): ...
+
+
+class TeamBusy(RecordError): ...
 
 
 class SettingsError(ShoalError):

@@ -13,7 +13,6 @@ from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 from shoal.models import catalogue
-from shoal.models.chat_body import Dialect
 from shoal.models.faults import Asked
 from shoal.models.http import Deadlines, Endpoint, fetched
 
@@ -69,7 +68,6 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
         model=card.id,
         url=_joined(base, *paths),
         key_variable=known.key_variable,
-        similar=catalogue.similar(card.id),
     )
     endpoint = Endpoint(
         asked,
@@ -83,8 +81,9 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
 
         return MessagesModel(card, endpoint)
     from shoal.models.chat_api import ChatModel
+    from shoal.models.chat_body import dialect_of
 
-    return ChatModel(card, endpoint, _dialect(provider, card.id, base))
+    return ChatModel(card, endpoint, dialect_of(provider, card.id, base))
 
 
 def usual_deadlines(provider: str) -> Deadlines:
@@ -104,21 +103,6 @@ def _headers(api: str, access: Access) -> dict[str, str]:
             headers["Authorization"] = f"Bearer {token}"
         return headers
     return {"Authorization": f"Bearer {key or token}"} if key or token else {}
-
-
-def _dialect(provider: str, model: str, base_url: str) -> Dialect:
-    if provider == "openrouter":
-        return Dialect(thinking="budget")
-    host = urlsplit(base_url).hostname or ""
-    if not host.endswith(("openai.com", "azure.com")):
-        # A small model of one's own may talk for ever; a hosted one has its own limit.
-        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
-    version = catalogue.version_of(model)
-    return Dialect(
-        limit="max_completion_tokens",
-        thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
-        tools_forbid_thinking=version >= (5, 4),
-    )
 
 
 def _joined(base_url: str, version: str, path: str) -> str:

@@ -1,0 +1,34 @@
+"""Mail between agents: the envelope, and where a letter stands."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.names import AgentName
+
+
+class Mail(Struct, frozen=True, kw_only=True):
+    """A message as an inbox holds it."""
+
+    id: str
+    """`msg_id`; for an entry of a program that writes none, made from its content and its occurrence."""
+    sender: AgentName
+    text: str
+    timestamp: str
+    """As its writer wrote it: ISO, UTC, milliseconds."""
+    read: bool = False
+    summary: str | None = None
+    color: str | None = None
+
+
+Standing: TypeAlias = Literal["delivered", "queued"]
+"""`delivered`: in the inbox file. `queued`: kept behind it, in order, until what is before it is taken."""
+
+
+class Receipt(Struct, frozen=True, kw_only=True):
+    """A post that returned is on disk, whichever it says."""
+
+    id: str
+    standing: Standing

@@ -1,0 +1,56 @@
+"""Names that become paths: of teams, agents and tasks. What is none is refused before it meets a disk."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NewType
+
+from shoal.core.errors import BadName
+
+TeamName = NewType("TeamName", str)
+AgentName = NewType("AgentName", str)
+TaskId = NewType("TaskId", str)
+
+LEAD_NAME = AgentName("team-lead")
+RESERVED = frozenset({"team-lead", "user", "task-list", "system"})
+"""Senders that only the runtime may speak as."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def name_from(text: str) -> str:
+    """The text as a name: compatibility forms folded, then letters, digits, `_` and `-` alone."""
+    folded = unicodedata.normalize("NFKC", text).strip()
+    if _NAME.fullmatch(folded) is None:
+        raise BadName(
+            f"{text[:80]!r} cannot be a name: it needs 1 to 64 letters, digits, '_' or '-', "
+            "and starts with a letter or digit."
+        )
+    return folded
+
+
+def team_name(text: str) -> TeamName:
+    return TeamName(name_from(text))
+
+
+def agent_name(text: str) -> AgentName:
+    return AgentName(name_from(text))
+
+
+def task_id(text: str) -> TaskId:
+    """A task's id: a decimal number without leading zeros."""
+    if _TASK_ID.fullmatch(text) is None:
+        raise BadName(f"{text[:80]!r} is not a task id: ids are whole numbers from 1 on.")
+    return TaskId(text)
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """The name itself, or with the first number that makes it free."""
+    if wanted not in taken:
+        return wanted
+    number = 2
+    while (candidate := f"{wanted[: 63 - len(str(number))]}-{number}") in taken:
+        number += 1
+    return candidate

@@ -1,0 +1,66 @@
+"""Teams and their members."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.names import AgentName, TeamName
+
+Color: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
+COLORS: tuple[Color, ...] = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
+"""In the order in which teammates are spawned, then round again."""
+BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """Times are Unix milliseconds. The lead has no prompt, colour, backend or activity."""
+
+    agent_id: str
+    """`{name}@{team}`."""
+    name: AgentName
+    agent_type: str
+    model: str
+    joined_at: int
+    cwd: str
+    tmux_pane_id: str = ""
+    subscriptions: tuple[str, ...] = ()
+    prompt: str | None = None
+    color: str | None = None
+    plan_mode_required: bool | None = None
+    backend_type: str | None = None
+    is_active: bool | None = None
+
+
+class Newcomer(Struct, frozen=True, kw_only=True):
+    """A member to be; its name may get a number, its colour is the next one."""
+
+    name: AgentName
+    agent_type: str
+    model: str
+    cwd: str
+    prompt: str
+    backend_type: BackendType = "in-process"
+    tmux_pane_id: str = "in-process"
+    plan_mode_required: bool = False
+
+
+class Team(Struct, frozen=True, kw_only=True):
+    name: TeamName
+    description: str | None
+    created_at: int
+    lead_agent_id: str
+    lead_session_id: str
+    members: tuple[Member, ...]
+
+    def member(self, name: str) -> Member | None:
+        return next((member for member in self.members if member.name == name), None)
+
+
+def agent_id(name: AgentName, team: TeamName) -> str:
+    return f"{name}@{team}"
+
+
+def next_color(spawned_before: int) -> Color:
+    return COLORS[spawned_before % len(COLORS)]
