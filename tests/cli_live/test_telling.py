@@ -101,6 +101,22 @@ def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
     assert text == "\n› Fix it.\n\nI look.\n\n● Bash make  → exit 0\n"
 
 
+def test_a_list_of_steps_is_shown_as_one() -> None:
+    todos = [
+        {"content": "Read the code", "status": "completed", "activeForm": "Reading"},
+        {"content": "Run the tests", "status": "in_progress", "activeForm": "Running"},
+        {"content": "Write it down", "status": "pending", "activeForm": "Writing"},
+    ]
+    text = told(
+        started("a", "TodoWrite", '{"todos": []}'),
+        returned("a", "TodoWrite", "The list is now:", todos=todos),
+        finished("a", "TodoWrite"),
+    )
+    assert text == (
+        "● TodoWrite  1 of 3 done\n    ☑ Read the code\n    ▸ Run the tests\n    ☐ Write it down\n"
+    )
+
+
 def test_an_answer_that_is_asked_again_is_marked_as_broken_off() -> None:
     text = told(
         heard("Half an ans"),
@@ -205,6 +221,8 @@ def on_terminal(*events: Event) -> Seen:
     [
         ("Edit", "", {"added": 3, "removed": 1}, False, "+3 −1"),
         ("Read", "a\nb\n", None, False, "2 lines"),
+        ("Grep", "x", {"count": 4}, False, "4 found"),
+        ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
         ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ ended: it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),

@@ -31,6 +31,7 @@ def test_a_live_run_is_seen_as_it_happens_and_to_its_end(place: Place) -> None:
     assert f"session {session_of(place)}" in text
     assert "› go on" in text
     assert "I begin." in text
+    watch.wait_for("lead · Bash")
     gate.open()
     watch.wait_for("It is open now.")
     assert "→ exit 0 · gate opened" in watch.screen.text

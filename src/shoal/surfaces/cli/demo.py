@@ -26,7 +26,6 @@ from shoal.surfaces.cli.paint import (
     RED,
     count,
     dollars,
-    painted,
     seconds,
 )
 from shoal.surfaces.cli.screen import Screen, screen_for
@@ -117,20 +116,11 @@ def _introduce(screen: Screen, task: str) -> None:
 async def _shown(screen: Screen, session: Session, task: str) -> Finished:
     from shoal.core.events import Finished
     from shoal.surfaces.cli.activity import Activity
+    from shoal.surfaces.cli.progress import LiveLine
     from shoal.surfaces.cli.telling import Telling
 
     telling, activity = Telling(screen), Activity(session.agent.clock)
-    loop = asyncio.get_running_loop()
-
-    ticking: asyncio.Handle
-
-    def tick() -> None:
-        nonlocal ticking
-        line = painted(activity.line(screen.columns), DIM, colours=screen.colours)
-        screen.bottom(["", line])
-        ticking = loop.call_later(0.1, tick)
-
-    ticking = loop.call_soon(tick)
+    line = LiveLine(screen, activity, above=[""])
     try:
         async for event in session.run(task):
             activity.hear(event)
@@ -138,8 +128,7 @@ async def _shown(screen: Screen, session: Session, task: str) -> Finished:
             if isinstance(event, Finished):
                 return event
     finally:
-        ticking.cancel()
-        screen.bottom(())
+        line.close()
     raise AssertionError("a turn ends with Finished")
 
 

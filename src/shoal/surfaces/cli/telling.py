@@ -26,7 +26,7 @@ from shoal.core.events import (
 )
 from shoal.core.messages import result_text
 from shoal.core.questions import Allowed, Answer, Chosen, Denied, MayRun, Question
-from shoal.surfaces.cli.outcomes import outcome
+from shoal.surfaces.cli.outcomes import outcome, todo_lines
 from shoal.surfaces.cli.paint import (
     BOLD,
     BOLD_CYAN,
@@ -46,6 +46,8 @@ from shoal.surfaces.cli.sentences import ending
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
 _ROOM_FOR_OUTCOME = 34
+_TOLD_OTHERWISE = frozenset({"TodoWrite", "AskUserQuestion"})
+"""Tools whose input is shown better than as JSON: as a list of steps, as a question."""
 
 
 class _Call(Struct):
@@ -146,7 +148,8 @@ class Telling:
         self._heard = False
 
     def _started(self, event: ToolStarted) -> None:
-        self._calls[event.call] = _Call(event.tool, one_line(event.preview))
+        preview = "" if event.tool in _TOLD_OTHERWISE else one_line(event.preview)
+        self._calls[event.call] = _Call(event.tool, preview)
         if self._open is None:
             self._begin(event.call)
 
@@ -176,6 +179,8 @@ class Telling:
         room = self._screen.columns - self._begun - 2 - len(took)
         self._screen.write(f"  {cut(words, max(room, 12))}", style)
         self._screen.write(f"{took}\n", DIM)
+        for line, line_style in todo_lines(it.data):
+            self._screen.write(f"    {line}\n", line_style)
         del self._calls[event.call]
         self._open = None
         if self._calls:
