@@ -67,7 +67,7 @@ def test_a_finished_run_is_printed_from_its_journal(place: Place) -> None:
     talk.wait_for_end()
     none_live = place.shoal("watch")
     assert none_live.returncode == 1
-    assert f"shoal watch {session_of(place)}" in none_live.stderr
+    assert f"shoal watch {session_of(place)[:8]}" in none_live.stderr
     printed = place.shoal("watch", session_of(place)[:8])
     assert printed.returncode == 0
     assert "I begin.\n\n● Bash echo hi  → exit 0\n\nAll done.\n" in printed.stdout

@@ -21,7 +21,7 @@ from shoal.core.events import (
 )
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, dollars, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 from shoal.surfaces.cli.progress import LiveLine
 from shoal.surfaces.cli.screen import Screen, screen_for
 from shoal.surfaces.cli.telling import Telling
@@ -71,7 +71,7 @@ def _nothing_live(home: Path, cwd: Path) -> str:
     past = list_sessions(home, str(cwd), limit=5)
     if past:
         lines.append("Past ones can be printed:")
-        lines.extend(f"  shoal watch {each.session}  {one_line(each.prompt)[:40]}" for each in past)
+        lines.extend(f"  shoal watch {each.session[:8]}  {cut(one_line(each.prompt), 52)}" for each in past)
     return "\n".join(lines)
 
 
