@@ -73,6 +73,16 @@ async def test_quiet_leaves_stderr_empty(shoal: Program, project: Path) -> None:
     assert (ran.code, ran.text, ran.err) == (0, "done\n", "")
 
 
+async def test_verbose_tells_what_the_turn_took(shoal: Program) -> None:
+    usage = Usage(input_tokens=12_400, output_tokens=50)
+    async with messages_server([Answer(content=(Text(text="hi"),), usage=usage)]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hello", "--model", MODEL, "--verbose")
+    assert ran.text == "hi\n"
+    assert "1 request · 12.4k tokens in · 50 out · $0.0" in ran.err
+    assert "claude-haiku-5-5 · session " in ran.err
+
+
 @pytest.mark.spec("USR-19")
 async def test_json_is_the_result_object_with_the_providers_own_count(shoal: Program) -> None:
     usage = Usage(input_tokens=1000, output_tokens=50, cache_read_input_tokens=7)

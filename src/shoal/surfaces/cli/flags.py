@@ -132,7 +132,7 @@ _FORMS = (
     Option(
         ["--replay-user-messages"], is_flag=True, help="In stream-json: also tell back what came from stdin."
     ),
-    Option(["--verbose"], is_flag=True, help="Say more; customary with stream-json."),
+    Option(["--verbose"], is_flag=True, help="Headless: say on stderr what each turn took."),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
 )
 _SETTINGS = (
@@ -150,10 +150,15 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
 )
 
 
-def rules(values: Sequence[str]) -> tuple[str, ...]:
-    from shoal.policy.rules import split_rules
+def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
+    """The rules that a flag lists, checked while the flag can still be named."""
+    from shoal.core.errors import SettingsError
+    from shoal.policy.rules import parse_rule, split_rules
 
-    return tuple(rule for value in values for rule in split_rules(value))
+    try:
+        return tuple(str(parse_rule(rule, flag)) for value in values for rule in split_rules(value))
+    except SettingsError as error:
+        raise click.BadParameter(str(error), param_hint=flag) from error
 
 
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
@@ -163,8 +168,8 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         model=given["model"],
         mode=given["mode"],
         skip_permissions=given["skip_permissions"],
-        allowed_tools=rules(given["allowed_tools"]),
-        disallowed_tools=rules(given["disallowed_tools"]),
+        allowed_tools=rules(given["allowed_tools"], "--allowedTools"),
+        disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
         add_dirs=given["add_dirs"],
         system_prompt=given["system_prompt"],
         append_system_prompt=given["append_system_prompt"],

@@ -28,6 +28,8 @@ class Job(Struct, frozen=True, kw_only=True):
     prompt: str | None
     output: Wanted
     quiet: bool = False
+    verbose: bool = False
+    """Tell the person at the end of each turn what it took."""
 
 
 def headless(job: Job) -> int:
@@ -137,4 +139,20 @@ class _Run:
                 say(sentences.how_to_go_on(self._session.id))
         elif finished.detail:
             say(f"note: {finished.detail}")
+        if self._job.verbose:
+            say(self._took(finished))
         await self._output.end(finished)
+
+    def _took(self, finished: Finished) -> str:
+        from shoal.surfaces.cli.paint import count, dollars, seconds
+
+        facts = (
+            f"{finished.requests} request{'' if finished.requests == 1 else 's'}",
+            f"{count(finished.usage.prompt_tokens)} tokens in",
+            f"{count(finished.usage.output_tokens)} out",
+            dollars(finished.cost_usd),
+            seconds(finished.duration_ms / 1000),
+            f"{self._session.agent.model.card.id}",
+            f"session {self._session.id}",
+        )
+        return " · ".join(facts)

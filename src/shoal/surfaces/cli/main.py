@@ -79,14 +79,28 @@ class RunCommand(click.Command):
 
 
 def main() -> NoReturn:
+    _open_standard_streams()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _nobody_reads()
-    except (AttributeError, ValueError, OSError):
-        pass  # standard output was closed before we began
+    except OSError as error:
+        code = _nobody_reads() if isinstance(error, BrokenPipeError) else _lost(error)
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """One that whoever started us closed becomes /dev/null.
+
+    Otherwise the next file that is opened takes its number, and our output is written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -162,6 +176,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
             prompt=None if streaming else _with_stdin(prompt),
             output=wanted,
             quiet=given["quiet"],
+            verbose=given["verbose"],
         )
     )
 
@@ -242,6 +257,15 @@ def _told(text: str, code: int) -> int:
 
 
 def _nobody_reads() -> int:
+    _let_go_of_stdout()
+    return exits.READER_GONE
+
+
+def _lost(error: OSError) -> int:
+    _let_go_of_stdout()
+    return _told(f"Standard output cannot be written: {error.strerror}.", exits.ERROR)
+
+
+def _let_go_of_stdout() -> None:
     # Or the interpreter tries to flush once more at its end, and complains.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return exits.READER_GONE

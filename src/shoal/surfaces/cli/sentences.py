@@ -14,7 +14,7 @@ NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
   1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
          export ANTHROPIC_API_KEY=…
-     (OPENAI_BASE_URL or ANTHROPIC_BASE_URL point to any other server that speaks the same protocol.)
+     For another server that speaks the same protocol also set OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
   2. Use a model on this machine: start Ollama (https://ollama.com) and fetch one, for example
          ollama pull qwen3
      Shoal finds it by itself.
@@ -115,7 +115,7 @@ def _system(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"The disk is full{where}. Make room, then go on with --continue."
+            return f"No space is left to write{where}. Make room, then go on with --continue."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return (
                 f"Not allowed to write or read here{where}: {error.strerror}. "
