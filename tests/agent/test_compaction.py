@@ -11,7 +11,7 @@ from shoal.agent.agent import Bounds
 from shoal.agent.compaction import compact, shortened
 from shoal.core.entries import Compacted, Said
 from shoal.core.errors import ContextTooLong
-from shoal.core.events import ConversationCompacted
+from shoal.core.events import ConversationCompacted, Heard
 from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard, Price
@@ -48,6 +48,14 @@ class Reader:
             return "the end"
         self.read += 1
         return ToolUse(id=f"c{self.read}", name="page", input={"n": self.read})
+
+
+async def test_a_summary_is_not_heard_as_an_answer() -> None:
+    made = rig(None, model=ScriptedModel(Reader(20), card=SMALL), tools=[page])
+    await made.run("read the book")
+    assert made.of(ConversationCompacted)
+    heard = "".join(event.text for event in made.of(Heard) if event.kind == "text")
+    assert heard == "the end"
 
 
 @pytest.mark.spec("USR-10")
