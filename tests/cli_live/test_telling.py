@@ -23,6 +23,7 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
+    Noted,
     PermissionDenied,
     RequestSent,
     RequestSettled,
@@ -183,6 +184,16 @@ def test_a_call_that_was_asked_about_has_one_line_on_a_terminal() -> None:
         finished("a", "Bash"),
     )
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
+
+
+def test_a_note_leaves_the_running_call_one_line() -> None:
+    screen = on_terminal(
+        started("a", "Bash", "make"),
+        Noted(agent=LEAD, text="Something to know."),
+        returned("a", "Bash", "", exit_code=0),
+        finished("a", "Bash"),
+    )
+    assert screen.lines == ["  Something to know.", "● Bash make  → exit 0", ""]
 
 
 def test_a_call_stays_one_line_however_much_it_says() -> None:

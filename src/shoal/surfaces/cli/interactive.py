@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from shoal.core.messages import Message
 
 
+RECALLED = 400
+"""Columns of the last prompt and answer that a resumed session begins with."""
+
+
 def interactive(options: Options, prompt: str | None) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -48,10 +52,6 @@ def _without_terminal(options: Options, prompt: str | None) -> int:
     say("There is no terminal to talk at, so this runs as with -p.")
     options = structs.replace(options, attended=False)
     return headless(Job(options=options, prompt=whole, output=Wanted()))
-
-
-RECALLED = 400
-"""Columns of the last prompt and answer that a resumed session begins with."""
 
 
 async def converse(options: Options, prompt: str | None, home: Path) -> int:

@@ -215,10 +215,10 @@ class Talk:
             self._put_question()
             return
         self._answered(asking.question.id)
-        self._tasks.create_task(self._guarded(self._hand_in(asking, answer)))
-
-    async def _hand_in(self, asking: Asking, answer: Any) -> None:
-        self.session.parts.desk.answer(asking.question.id, answer)
+        try:
+            self.session.parts.desk.answer(asking.question.id, answer)
+        except ShoalError as error:
+            self.telling.note(f"✗ {one_line(str(error))}", RED)
 
     def _answered(self, question: str) -> None:
         """Here or at another surface: the first answer stands."""

@@ -91,8 +91,13 @@ class Telling:
 
     def note(self, text: str, style: str = DIM) -> None:
         """A line of the program's own, between what the agent says."""
+        running = self._open
+        if running is not None:
+            self._screen.take_back()
         self._quiet()
         self._screen.write(f"  {text}\n", style)
+        if running is not None and self._screen.live:
+            self._begin(running)
 
     def _tell_rest(self, event: Event) -> None:
         match event:
