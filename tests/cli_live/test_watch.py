@@ -42,6 +42,15 @@ def test_a_live_run_is_seen_as_it_happens_and_to_its_end(place: Place) -> None:
     assert "tokens" in watch.screen.lines[-2] + watch.screen.lines[-1]
 
 
+def test_a_run_is_found_before_anything_was_said_in_it(place: Place) -> None:
+    talk = place.talk({"text": "Hello."})
+    talk.wait_for("/help lists")
+    watch = place.shoal_at_terminal("watch")
+    watch.wait_for("session ")
+    talk.type("hi\r")
+    watch.wait_for("Hello.")
+
+
 def test_words_are_seen_while_they_are_said(place: Place) -> None:
     words = " ".join(f"word{number}" for number in range(400))
     talk = place.talk({"text": "ready"}, {"match": "speak", "text": words}, pace=0.005, prompt="go")

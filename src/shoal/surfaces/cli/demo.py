@@ -138,8 +138,9 @@ def _summary(screen: Screen, ran: _Ran) -> int:
 
     tests = subprocess.run(TESTS, cwd=ran.project, capture_output=True, check=False, text=True)
     passed = tests.returncode == 0 and ran.finished.reason == "done"
-    screen.write("\nWhat changed\n", BOLD)
-    for changed in changes(ran.project):
+    differences = changes(ran.project)
+    screen.write("\nWhat changed\n" if differences else "\nNothing changed\n", BOLD)
+    for changed in differences:
         screen.write(f"  {changed.path}\n")
         for line in changed.removed:
             screen.write(f"  - {line.strip()}\n", RED)
@@ -153,7 +154,9 @@ def _summary(screen: Screen, ran: _Ran) -> int:
     _row(screen, "took", _taken(ran.finished))
     _whereabouts(screen, ran)
     if not passed:
-        screen.write(f"\nThe demo failed: {ran.finished.detail or tests.stderr.strip()}\n", RED)
+        screen.write(
+            "\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED
+        )
     return 0 if passed else 1
 
 
