@@ -154,9 +154,7 @@ def _summary(screen: Screen, ran: _Ran) -> int:
     _row(screen, "took", _taken(ran.finished))
     _whereabouts(screen, ran)
     if not passed:
-        screen.write(
-            "\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED
-        )
+        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED)
     return 0 if passed else 1
 
 
