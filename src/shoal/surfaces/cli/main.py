@@ -172,7 +172,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
     )
     return headless(
         Job(
-            options=options_from(given, attended=False),
+            options=options_from(given, attended=given["permission_prompt_tool"] is not None),
             prompt=None if streaming else _with_stdin(prompt),
             output=wanted,
             quiet=given["quiet"],
