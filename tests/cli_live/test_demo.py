@@ -63,6 +63,14 @@ def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     assert "The demo failed" in terminal.screen.text
 
 
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
+    terminal = place.shoal_at_terminal("demo", TMPDIR=str(temporary(tmp_path)))
+    terminal.wait_for("I run the")
+    terminal.type("\x03")
+    assert terminal.wait_for_end() == 130
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_the_project_fails_its_tests_before(tmp_path: Path) -> None:
     lay_out(tmp_path / "project")
     before = subprocess.run(TESTS, cwd=tmp_path / "project", capture_output=True, text=True, check=False)

@@ -65,9 +65,9 @@ def finished(call: str, tool: str, preview: str = "", *, is_error: bool = False)
     )
 
 
-def told(*events: Event, prompts: bool = False) -> str:
+def told(*events: Event, onlooker: bool = False) -> str:
     stream = io.StringIO()
-    telling = Telling(PlainScreen(stream), prompts=prompts)
+    telling = Telling(PlainScreen(stream), onlooker=onlooker)
     for event in events:
         telling.hear(event)
     return stream.getvalue()
@@ -96,7 +96,7 @@ def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
         started("a", "Bash", "make"),
         finished("a", "Bash", "ok"),
         TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
-        prompts=True,
+        onlooker=True,
     )
     assert text == "\n› Fix it.\n\nI look.\n\n● Bash make  → exit 0\n"
 
@@ -111,6 +111,24 @@ def test_an_answer_that_is_asked_again_is_marked_as_broken_off() -> None:
     assert text.endswith("\nA whole answer.")
 
 
+def test_a_denied_call_says_so_once() -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    text = told(
+        started("a", "Bash", "rm x"),
+        Asked(agent=LEAD, question=question),
+        Answered(agent=LEAD, question="q", answer=Denied(reason="not today")),
+        PermissionDenied(agent=LEAD, call="a", tool="Bash", reason="not today"),
+        finished("a", "Bash", "Bash was not run: not today", is_error=True),
+    )
+    assert text.count("not today") == 1
+
+
+def test_one_who_looks_on_is_told_that_a_question_is_open() -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    assert "may Bash run?" in told(Asked(agent=LEAD, question=question), onlooker=True)
+    assert told(Asked(agent=LEAD, question=question)) == ""
+
+
 def test_an_end_is_told_once_though_two_events_tell_it() -> None:
     end = Finished(
         agent=LEAD,
@@ -123,9 +141,10 @@ def test_an_end_is_told_once_though_two_events_tell_it() -> None:
         duration_ms=1,
         duration_api_ms=1,
     )
+    # Who takes part hears both; a journal, and so one who looks on, has only the second.
     ended = TurnEnded(agent=LEAD, turn=1, reason="model_error", requests=0, detail="The key is wrong.")
     assert told(ended, end).count("The key is wrong.") == 1
-    assert told(end).count("The key is wrong.") == 1
+    assert told(ended, onlooker=True).count("The key is wrong.") == 1
 
 
 def test_what_a_tool_wrote_is_shown_without_its_control_codes() -> None:
@@ -155,9 +174,8 @@ def test_a_call_stays_one_line_however_much_it_says() -> None:
         started("a", "Bash", "x" * 300),
         returned("a", "Bash", "y" * 300, exit_code=1),
         finished("a", "Bash", is_error=True),
-        PermissionDenied(agent=LEAD, call="b", tool="Bash", reason="no"),
     )
-    assert len([line for line in screen.lines if line]) == 2
+    assert len([line for line in screen.lines if line]) == 1
     assert all(len(line) < 80 for line in screen.lines)
 
 

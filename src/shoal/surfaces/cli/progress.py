@@ -68,7 +68,8 @@ class _PlainProgress:
         self._screen = PlainScreen(stream)
 
     def hear(self, event: Event) -> None:
-        if (told := _told(event)) is not None:
+        # Here the failed call's own line says why it was not run.
+        if (told := _told(event)) is not None and not isinstance(event, PermissionDenied):
             self._screen.write(f"{told}\n")
 
     def close(self) -> None:

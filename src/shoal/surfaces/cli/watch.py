@@ -87,7 +87,7 @@ async def _follow(screen: Screen, events: AsyncIterator[Seen]) -> None:
     from shoal.core.usage import Usage
     from shoal.surfaces.cli.telling import Telling
 
-    telling = Telling(screen, prompts=True)
+    telling = Telling(screen, onlooker=True)
     usage, usd, ended = Usage(), 0.0, False
     async for event in events:
         match event:
