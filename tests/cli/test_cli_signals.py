@@ -56,7 +56,9 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: Program, proj
             ran = await ended(process)
     pid = int((project / "pid").read_text())
     assert ran.code == 130
-    assert not Path(f"/proc/{pid}").exists()
+    async with asyncio.timeout(PATIENCE):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
 
 
 async def process_alive(process: object) -> None:
