@@ -118,6 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     except Exception as error:
+        # The outermost wall: a person gets a sentence, and a traceback only on request.
         if debug:
             raise
         from shoal.surfaces.cli.sentences import explain
