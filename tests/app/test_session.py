@@ -215,6 +215,47 @@ async def test_the_same_seed_clock_and_replies_give_the_same_journal_byte_for_by
     assert await run("first") == await run("second")
 
 
+@pytest.mark.spec("USR-30")
+async def test_a_recorded_run_can_be_played_in_another_place_on_another_day(tmp_path: Path) -> None:
+    recording = tmp_path / "run.jsonl"
+
+    async def work(place: str, *, days: int, **options: Any) -> Finished:
+        project = tmp_path / place
+        project.mkdir()
+        (project / "a.txt").write_text("one\n")
+        os.environ["SHOAL_HOME"] = str(tmp_path / f"{place}-home")
+        clock = FakeClock()
+        await clock.advance(days * 86_400)
+        async with shoal.open(cwd=project, mode="acceptEdits", clock=clock, **options) as session:
+            finished = await finish(session, "change the file")
+        assert (project / "a.txt").read_text() == "two\n"
+        return finished
+
+    here = tmp_path / "here" / "a.txt"
+    mind = [
+        call("Read", "c1", file_path=str(here)),
+        call("Write", "c2", file_path=str(here), content="two\n"),
+        f"changed {here}",
+    ]
+    first = await work("here", days=0, model=ScriptedModel(mind), record=recording)
+    assert str(tmp_path / "here") not in recording.read_text()
+    second = await work("there", days=40, model=f"replay:{recording}")
+    assert first.text == f"changed {here}"
+    assert second.text == f"changed {tmp_path / 'there' / 'a.txt'}"
+
+
+@pytest.mark.spec("USR-30")
+async def test_a_changed_prompt_misses_the_recording_loudly(tmp_path: Path) -> None:
+    recording = tmp_path / "run.jsonl"
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hello"]), record=recording) as session:
+        await finish(session, "say hello")
+    async with shoal.open(cwd=tmp_path, model=f"replay:{recording}") as session:
+        finished = await finish(session, "say goodbye")
+    assert finished.reason == "model_error"
+    assert "-say hello" in finished.detail
+    assert "+say goodbye" in finished.detail
+
+
 async def test_undo_brings_back_files_and_the_conversation(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("original\n")
     seen: list[int] = []

@@ -16,7 +16,7 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
-from shoal.app.prompt import system_prompt
+from shoal.app.prompt import date_line, system_prompt
 from shoal.app.settings import Settings, load_settings
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
@@ -29,6 +29,7 @@ from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.tools import Tool
+from shoal.models.stand_ins import StandIns
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Rule, parse_rule, split_rules
 from shoal.runs.control import ControlServer
@@ -101,10 +102,12 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     if history.lock is not None:
         leave.callback(history.lock.release)
 
-    async def choose(name: str | None) -> Model:
-        return await chosen_model(name, settings, options.clock, ids)
+    stand_ins = _stand_ins(options, settings, cwd, history)
 
-    model = await _model(options, choose)
+    async def choose(name: str | None) -> Model:
+        return await chosen_model(name, settings, options.clock, ids, stand_ins=stand_ins)
+
+    model = await _model(options, choose, stand_ins)
     leave.push_async_callback(model.aclose)
     record = _record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session)
@@ -215,7 +218,21 @@ def _project(cwd: Path | None) -> Path:
     return project
 
 
-async def _model(options: Options, choose: Callable[[str | None], Awaitable[Model]]) -> Model:
+def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History) -> StandIns:
+    """What of the requests differs between a recorded run and its replay."""
+    return StandIns(
+        {
+            "cwd": str(cwd),
+            "home": str(settings.home),
+            "session": history.session,
+            "date": date_line(options.clock),
+        }
+    )
+
+
+async def _model(
+    options: Options, choose: Callable[[str | None], Awaitable[Model]], stand_ins: StandIns
+) -> Model:
     if options.model is not None and not isinstance(options.model, str):
         model = options.model
     else:
@@ -224,7 +241,7 @@ async def _model(options: Options, choose: Callable[[str | None], Awaitable[Mode
         return model
     from shoal.models.replay import RecordingModel
 
-    return RecordingModel(model, options.record)
+    return RecordingModel(model, options.record, stand_ins)
 
 
 def _record(

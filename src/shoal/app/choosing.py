@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.models.http import Deadlines
     from shoal.models.limiter import Limiters
     from shoal.models.providers import Access
+    from shoal.models.stand_ins import StandIns
 
 USUAL = "sonnet"
 """The alias asked for where a provider is configured and no model is named."""
@@ -26,8 +27,10 @@ USUAL = "sonnet"
 _limiters: WeakKeyDictionary[Clock, Limiters] = WeakKeyDictionary()
 
 
-async def chosen_model(name: str | None, settings: Settings, clock: Clock, ids: Ids) -> Model:
-    """Raises `NoModel`, `UnknownModel` or `SettingsError`."""
+async def chosen_model(
+    name: str | None, settings: Settings, clock: Clock, ids: Ids, *, stand_ins: StandIns | None = None
+) -> Model:
+    """Raises `NoModel`, `UnknownModel` or `SettingsError`. A recording is played with the `stand_ins`."""
     name = name or settings.model
     if name is None:
         return await _found(settings, clock, ids)
@@ -38,8 +41,9 @@ async def chosen_model(name: str | None, settings: Settings, clock: Clock, ids: 
         return ScriptedModel.from_file(Path(rest), clock=clock)
     if kind == "replay" and rest:
         from shoal.models.replay import ReplayModel
+        from shoal.models.stand_ins import NONE
 
-        return ReplayModel(Path(rest))
+        return ReplayModel(Path(rest), stand_ins or NONE)
     return _asked(name, settings, clock, ids)
 
 
