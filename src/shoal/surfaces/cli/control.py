@@ -14,8 +14,9 @@ from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.messages import Message, Text
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
+from shoal.surfaces.cli.prompting import Prompting
 from shoal.surfaces.cli.sentences import named, say
-from shoal.wire.stream_json import BadLine, Control, Other, Prompt, answered, incoming, refused
+from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, incoming, refused
 
 REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
 
@@ -27,8 +28,9 @@ class StreamInput:
     model answers waits: if that answer ends the turn, the prompt gets a turn and a result of its own.
     """
 
-    def __init__(self, session: Session, output: StreamOutput) -> None:
+    def __init__(self, session: Session, output: StreamOutput, prompting: Prompting | None) -> None:
         self._session = session
+        self._prompting = prompting
         self._output = output
         self._waiting: deque[Message] = deque()
         self._changed = asyncio.Event()
@@ -49,6 +51,8 @@ class StreamInput:
         """No further prompt is taken."""
         self._closed = True
         self._changed.set()
+        if self._prompting is not None:
+            self._prompting.hang_up()
 
     async def close_when_stopped(self) -> None:
         await self._session.stopping.wait()
@@ -94,6 +98,9 @@ class StreamInput:
                     self._changed.set()
                 case Control() as control:
                     await self._output.send(await self._answer(control))
+                case Responded(id=question) as response:
+                    if self._prompting is None or not self._prompting.answer(response):
+                        say(f"line {self._line} of stdin answers {question!r}, which is not open")
                 case Other():
                     pass
         except BadLine as error:

@@ -104,6 +104,12 @@ _ALLOWED = (
         help="Never run these.",
     ),
     Option(
+        ["--permission-prompt-tool"],
+        type=click.Choice(("stdio",)),
+        metavar="stdio",
+        help="With --input-format stream-json: ask the program that drives the run.",
+    ),
+    Option(
         ["--add-dir", "add_dirs"],
         type=directory,
         multiple=True,
@@ -209,6 +215,8 @@ def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
     if given["input_format"] == "stream-json" and given["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
+    if given["permission_prompt_tool"] and given["input_format"] != "stream-json":
+        raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
         if given[flag] and given["output_format"] != "stream-json":
             raise click.UsageError(f"--{flag.replace('_', '-')} needs --output-format stream-json.")

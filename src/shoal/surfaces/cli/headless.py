@@ -94,10 +94,14 @@ class _Run:
     async def _turns_from_stdin(self, group: asyncio.TaskGroup) -> int:
         """How many lines of input could not be used."""
         from shoal.surfaces.cli.control import StreamInput
+        from shoal.surfaces.cli.prompting import Prompting
 
         assert isinstance(self._output, StreamOutput)
-        source = StreamInput(self._session, self._output)
+        prompting = Prompting(self._session, self._output) if self._job.options.attended else None
+        source = StreamInput(self._session, self._output, prompting)
         listening = [group.create_task(source.read()), group.create_task(source.close_when_stopped())]
+        if prompting is not None:
+            listening.append(group.create_task(prompting.ask()))
         while not self._signals.received and (prompt := await source.prompt()) is not None:
             await self._turn(prompt, source.hear)
             source.ended()

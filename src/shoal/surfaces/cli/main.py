@@ -118,6 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     except Exception as error:
+        # The outermost wall: a person gets a sentence, and a traceback only on request.
         if debug:
             raise
         from shoal.surfaces.cli.sentences import explain
@@ -172,7 +173,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
     )
     return headless(
         Job(
-            options=options_from(given, attended=False),
+            options=options_from(given, attended=given["permission_prompt_tool"] is not None),
             prompt=None if streaming else _with_stdin(prompt),
             output=wanted,
             quiet=given["quiet"],
