@@ -20,7 +20,6 @@ def temporary(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.spec("SRF-03")
 def test_the_demo_repairs_its_project_for_real(place: Place, tmp_path: Path) -> None:
     terminal = place.shoal_at_terminal("demo", "--fast", "--keep", TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
