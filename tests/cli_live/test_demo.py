@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from cli_live.conftest import Place
 from shoal.app.demo.harbour import TESTS, changes, lay_out
 

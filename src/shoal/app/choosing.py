@@ -51,10 +51,15 @@ async def _found(settings: Settings, clock: Clock, ids: Ids) -> Model:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
         return _asked(f"anthropic:{USUAL}", settings, clock, ids)
+    from shoal.models.providers import find_ollama, find_served
+
+    if access.openai_base_url:
+        # A server of one's own has models of its own; it is asked which.
+        served = await find_served(access.openai_base_url)
+        if served:
+            return _asked(f"openai:{served[0]}", settings, clock, ids)
     if access.openai_api_key:
         return _asked(f"openai:{USUAL}", settings, clock, ids)
-    from shoal.models.providers import find_ollama
-
     local = await find_ollama(ollama_url(settings))
     if local:
         return _asked(f"ollama:{local[0]}", settings, clock, ids)

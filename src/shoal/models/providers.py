@@ -124,3 +124,12 @@ async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> li
     if not isinstance(rows, list):
         return []
     return [row["name"] for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)]
+
+
+async def find_served(base_url: str, *, within: float = 1.0) -> list[str]:
+    """The models that a server of one's own offers; none when it does not say quickly."""
+    found = await fetched(f"{base_url.rstrip('/')}/models", clock=SystemClock(), within=within)
+    rows: Any = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        return []
+    return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
