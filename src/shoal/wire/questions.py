@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.core.questions import Allowed, Answer, Choose, Chosen, Denied, MayRun, Question
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    ApprovePlan,
+    Approved,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
 from shoal.wire.content import dump
 
-_decode_question = msgspec.json.Decoder(MayRun | Choose).decode
-_decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen).decode
+_decode_question = msgspec.json.Decoder(MayRun | Choose | ApprovePlan).decode
+_decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen | Approved).decode
 
 
 def question_file(question: Question) -> bytes:
@@ -33,4 +43,8 @@ def read_answer(content: bytes) -> Answer:
 
 def fits(answer: Answer, question: Question) -> bool:
     """Whether this is an answer to that question at all."""
-    return isinstance(answer, Denied) or isinstance(answer, Chosen) == isinstance(question, Choose)
+    if isinstance(question, ApprovePlan):
+        # An approval of another text is none of this plan.
+        approves = isinstance(answer, Approved) and answer.digest == question.digest
+        return approves or isinstance(answer, Denied)
+    return isinstance(answer, (Denied, Chosen if isinstance(question, Choose) else Allowed))
