@@ -14,7 +14,7 @@ from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUse
 from shoal.core.questions import Allowed
 from shoal.policy.permissions import RulePermissions
-from shoal.policy.rules import parse_rule, split_rules
+from shoal.policy.rules import Standing, parse_rule, split_rules
 from shoal.tools.define import tool
 from shoal.workspaces.local import LocalWorkspace
 
@@ -38,7 +38,8 @@ def decide(permissions: RulePermissions, name: str, **arguments: Any) -> Decisio
 
 def permissions(root: Path, mode: Mode = "default", **rules: str) -> RulePermissions:
     parsed = {kind: [parse_rule(r, "a test") for r in split_rules(text)] for kind, text in rules.items()}
-    return RulePermissions(LocalWorkspace(root), mode=mode, **parsed)  # type: ignore[arg-type]
+    standing = Standing(**{kind: tuple(each) for kind, each in parsed.items()})
+    return RulePermissions(LocalWorkspace(root), mode=mode, standing=standing)
 
 
 @pytest.mark.parametrize(

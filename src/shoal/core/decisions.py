@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.permissions import Mode as Mode
-from shoal.core.permissions import Suggestion
+from shoal.core.permissions import Mode, Suggestion
+
+__all__ = ["Allow", "Ask", "Decision", "Deny", "Mode"]
 
 
 class Allow(Struct, frozen=True):

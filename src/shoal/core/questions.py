@@ -53,6 +53,8 @@ class ApprovePlan(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan
     path: str
     digest: str
     """SHA-256 of the plan: an approval counts for this text alone."""
+    wishes: tuple[str, ...] = ()
+    """What carrying it out will need permission for; approving the plan does not give it."""
 
 
 Question: TypeAlias = MayRun | Choose | ApprovePlan

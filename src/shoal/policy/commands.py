@@ -20,7 +20,7 @@ _STAR = re.compile(r"(?<!\\)\*")
 class CommandRule:
     """`Bash(git log:*)` and `Bash(git log *)` by the first words, `Bash(make test)` as a whole.
 
-    A `*` inside a word stands for any characters of that word, a word `*` for any number of words; `\\*` is a star.
+    A `*` in a word stands for any characters of it, a word `*` for any number of words; `\\*` is a star.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -49,7 +49,7 @@ class CommandRule:
         return bool(part.via) and self._fits((*part.via, *part.argv))
 
     def concerns(self, part: Part) -> Match:
-        """Whether it forbids this simple command, also under its full path and under the wrappers around it."""
+        """Whether it forbids this simple command, under any path and any wrapper."""
         if self._first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
             return "yes"
         known: tuple[str | None, ...] = part.argv if part.argv is not None else part.words

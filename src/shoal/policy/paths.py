@@ -23,7 +23,7 @@ class Reach:
         self._granted: tuple[Path, ...] | None = None
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
-        self.keys = None if home is None else f"{os.path.realpath(home)}/shoal/keys"
+        self._home = "" if home is None else f"{os.path.realpath(home)}/"
 
     def real(self, text: str) -> tuple[str, bool]:
         """The absolute path with links followed, and whether a directory is there.
@@ -45,7 +45,11 @@ class Reach:
         return f"{real}/".startswith(self._inside)
 
     def is_key(self, real: str) -> bool:
-        return self.keys is not None and f"{real}/".startswith(f"{self.keys}/")
+        return self.is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
+
+    def is_own(self, real: str) -> bool:
+        """Whether this is in Shoal's home, where settings, transcripts and keys are."""
+        return bool(self._home) and f"{real}/".startswith(self._home)
 
     def _located(self, text: str) -> str:
         """As the tools find it: without looking at links."""
@@ -70,10 +74,7 @@ class Reach:
 def _followed(path: str) -> tuple[str, bool]:
     try:
         real = os.path.realpath(path)
-        # A loop is left as it is by `realpath`: looking at the result shows it.
-        is_directory = os.path.isdir(real)
-        if os.path.islink(real):
-            os.stat(real)
+        is_directory = Path(real).is_dir()
     except OSError as error:
         raise WorkspaceError(_complaint(path, error)) from None
     except ValueError:
@@ -83,8 +84,9 @@ def _followed(path: str) -> tuple[str, bool]:
 
 
 def _refuse_loops(path: str, real: str) -> None:
+    # A loop is left as it is by `realpath`: looking at the result shows it.
     try:
-        os.stat(real)
+        Path(real).stat()
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise WorkspaceError(_complaint(path, error)) from None

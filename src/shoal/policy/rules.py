@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -27,7 +28,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
     def names(self, tool: str) -> bool:
-        """Whether it is about this tool at all: `Edit(…)` and `Read(…)` are about every tool of their kind."""
+        """Whether it is about this tool: `Edit(…)` and `Read(…)` are about all tools of their kind."""
         if self.tool in (tool, "*"):
             return True
         if self.tool.startswith("mcp__"):
@@ -47,6 +48,23 @@ class Standing(Struct, frozen=True, kw_only=True):
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
     directories: tuple[Path, ...] = ()
+
+
+class StandingRules(Protocol):
+    """Rules that may change while a session runs."""
+
+    def current(self, *, fresh: bool) -> Standing:
+        """The same object for as long as nothing has changed; `fresh` where something may just have."""
+        ...
+
+
+class Fixed(Struct, frozen=True):
+    """Rules that stay as they are."""
+
+    standing: Standing
+
+    def current(self, *, fresh: bool) -> Standing:
+        return self.standing
 
 
 def parse_rule(text: str, source: str = "") -> Rule:

@@ -92,7 +92,9 @@ class Tables:
     def commands(self) -> CommandTable:
         return CommandTable(self.standing)
 
-    def other(self, rules: Sequence[Rule], tool: str, arguments: dict[str, object], *, forbids: bool) -> Rule | None:
+    def other(
+        self, rules: Sequence[Rule], tool: str, arguments: dict[str, object], *, forbids: bool
+    ) -> Rule | None:
         """The first of the rules that speaks of a call of a tool without files or commands."""
         for rule in rules:
             if rule.names(tool) and (

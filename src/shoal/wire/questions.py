@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion
 from shoal.core.questions import (
     Allowed,
     Answer,
-    ApprovePlan,
     Approved,
+    ApprovePlan,
     Choose,
     Chosen,
     Denied,
@@ -39,6 +42,23 @@ def read_answer(content: bytes) -> Answer:
     """Raises ValueError for what is none."""
     answer: Answer = _decode_answer(content)
     return answer
+
+
+def suggestions_in(raw: object) -> tuple[Suggestion, ...]:
+    """The changes to permissions that a program sends with an answer; what is none is left out."""
+    found: list[Suggestion] = []
+    for each in raw if isinstance(raw, list) else ():
+        try:
+            found.append(_decode_suggestion(each))
+        except msgspec.ValidationError:
+            continue
+    return tuple(found)
+
+
+def _decode_suggestion(raw: object) -> Suggestion:
+    kind: Any = AddRules | AddDirectories | SetMode
+    suggestion: Suggestion = msgspec.convert(raw, kind)
+    return suggestion
 
 
 def fits(answer: Answer, question: Question) -> bool:
