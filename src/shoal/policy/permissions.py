@@ -31,6 +31,7 @@ HARMLESS = frozenset(
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
 _PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+_FETCHING = frozenset({"WebFetch", "WebSearch"})
 _ACCEPTING = ("acceptEdits", "delegate")
 
 _HARMLESS = Allow("it changes nothing outside the conversation")
@@ -81,7 +82,7 @@ class RulePermissions:
         self.sandboxed: Callable[[ToolUse], bool] | None = None
         """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
-    def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision:
+    def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
         decision = self._decided(call, tool)
         # A file tool that needs no question cannot have changed the rules: settings are protected files.
         self._settled = isinstance(decision, Allow) and (call.name in READ_TOOLS or call.name in EDIT_TOOLS)
@@ -250,7 +251,7 @@ class RulePermissions:
             return _HARMLESS
         if self.mode == "bypassPermissions":
             return _SKIPPED
-        if self.mode == "plan" and (tool is None or not tool.reads_only):
+        if self.mode == "plan" and not (name in _FETCHING if tool is None else tool.reads_only):
             return Deny(_ONLY_READS)
         if rule := tables.other(standing.allow, name, given, forbids=False):
             return allowed(rule)

@@ -15,7 +15,7 @@ from shoal.policy.commands import CommandRule
 from shoal.policy.paths import Reach
 from shoal.policy.protected import protected
 from shoal.policy.rules import Rule
-from shoal.policy.shell.analysis import Analysis, Part, analysed
+from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
 
 LONGEST = 100_000
@@ -104,6 +104,9 @@ class ShellJudge:
         return doubt
 
     def _file_forbidden(self, part: Part, path: str, table: FileTable) -> PartJudged | None:
+        if path.startswith(UNKNOWN_PATH):
+            may = table.deny.any_named or table.ask.any_named
+            return None if may is None else _by_rule("ask", part, may, may=True)
         try:
             real, _ = self._reach.real(path)
         except WorkspaceError:
@@ -172,7 +175,7 @@ class ShellJudge:
         if not self._reach.holds(real):
             return f"it writes {shown(path)}, outside the working directories"
         # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
-        by_rule = rule is not None and part.argv is not None and path in part.argv
+        by_rule = rule is not None and _is_argument(part, path)
         if by_rule or mode in ("acceptEdits", "delegate"):
             return None
         return f"it writes {shown(path)}"
@@ -240,6 +243,10 @@ def _decision(judged: PartJudged) -> Decision:
             return Ask(judged.reason, rule, source)
         case "deny":
             return Deny(judged.reason, rule, source)
+
+
+def _is_argument(part: Part, path: str) -> bool:
+    return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
 
 
 def _guarded(judged: PartJudged) -> bool:

@@ -32,6 +32,10 @@ class PathRules:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
 
+    @property
+    def any_named(self) -> Rule | None:
+        return self._each[0][1] if self._each else None
+
     def first(self, path: str) -> Rule | None:
         return self.bare or self.named(path)
 
