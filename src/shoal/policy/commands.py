@@ -65,7 +65,9 @@ class CommandRule:
         return not self._first or "*" in self._first or self._first in command
 
     def _may_concern(self, known: tuple[str | None, ...]) -> Match:
-        for own, word in zip(self._words, known, strict=False):
+        for at, (own, word) in enumerate(zip(self._words, known, strict=False)):
+            if own == "*" and at == len(self._words) - 1:
+                return "yes"
             # What is not known may become no word or several, so nothing behind it is certain either.
             if word is None or own == "*":
                 return "maybe"

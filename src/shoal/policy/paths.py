@@ -13,6 +13,8 @@ from shoal.core.filenames import shown
 from shoal.core.ports import Workspace
 from shoal.policy.links import Kind, link_free
 
+_ODD_STARTS = ("", "~", " ", "\t", "\n")
+
 
 class Reach:
     """The directories an agent works in. `home` holds what is Shoal's own."""
@@ -31,10 +33,13 @@ class Reach:
         Raises `WorkspaceError`, whose text is for the model.
         """
         path = self._located(text)
-        kind = (self._kind or self._looker())(path)
+        try:
+            kind = (self._kind or self._looker())(path)
+        except UnicodeEncodeError:
+            kind = "unclear"
         if kind != "unclear":
             return path, kind == "directory"
-        return _followed(path)
+        return _followed(str(self._workspace.locate(text)))
 
     def holds(self, real: str) -> bool:
         """Whether this is in the project or a granted directory."""
@@ -55,14 +60,11 @@ class Reach:
         """As the tools find it: without looking at links."""
         if ".." in text:
             _refuse_way_back(self._workspace, text)
-        elif text[:1] not in ("", "~", " ") and "\0" not in text and "\\x" not in text:
-            try:
-                path = normpath(text if text[0] == "/" else f"{self._workspace.cwd}/{text}")
-                path.encode("utf-8", "surrogateescape")
-            except UnicodeEncodeError:
-                pass
-            else:
-                return path[1:] if path.startswith("//") else path
+        elif text[:1] not in _ODD_STARTS and "\0" not in text and "\\" not in text:
+            path = text if text[0] == "/" else f"{self._workspace.cwd}/{text}"
+            if "//" in path or "/." in path or path[-1] == "/":
+                path = normpath(path)
+            return path[1:] if path.startswith("//") else path
         path = str(self._workspace.locate(text))
         return path[1:] if path.startswith("//") else path
 

@@ -31,6 +31,7 @@ HARMLESS = frozenset(
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
 _PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+_FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
 _FETCHING = frozenset({"WebFetch", "WebSearch"})
 _ACCEPTING = ("acceptEdits", "delegate")
 
@@ -83,11 +84,18 @@ class RulePermissions:
         """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
     def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
-        decision = self._decided(call, tool)
-        # A file tool that needs no question cannot have changed the rules: settings are protected files.
-        self._settled = isinstance(decision, Allow) and (call.name in READ_TOOLS or call.name in EDIT_TOOLS)
+        if call.name in _FILE_TOOLS:
+            decision = self._file(call, self._current())
+            # Such a call cannot have changed the rules where nobody is asked: settings are protected files.
+            self._settled = type(decision) is Allow
+            if self._settled:
+                return decision
+        else:
+            decision = self._decided(call, tool)
+            self._settled = False
         if isinstance(decision, Ask) and self.mode == "dontAsk":
-            return Deny(f"{decision.reason}, and this session does not ask.", decision.rule, decision.source)
+            told = f"{decision.reason}, and this session does not ask."
+            return Deny(told, decision.rule, decision.source)
         return decision
 
     def child(self, workspace: Workspace, *, mode: Mode) -> RulePermissions:
@@ -171,7 +179,7 @@ class RulePermissions:
     def _decided(self, call: ToolUse, tool: Tool | None) -> Decision:
         tables = self._current()
         name = call.name
-        if name in READ_TOOLS or name in EDIT_TOOLS:
+        if name in _FILE_TOOLS:
             return self._file(call, tables)
         if name == "Bash":
             return self._command(call, tables)
