@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Literal
@@ -13,6 +14,9 @@ from shoal.policy.shell.words import Word
 Operands = Literal["paths", "text", "pattern", "one", "none", "plus"]
 """What the operands are: files it reads, plain text, a pattern and then files, at most one file (a second
 one would be written), nothing at all, or formats that begin with a plus sign."""
+
+
+_PATTERN_FLAG = re.compile(r"-[A-Za-z]*[ef]|--regexp|--files|--file")
 
 
 class Reader(Struct, frozen=True, kw_only=True):
@@ -72,14 +76,29 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
         return unproven(f"{name} {(words and words[0].value) or '…'} is not known to only read")
     if reader.flags is None:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
-        return _with_operands(name, operands, reader)
+        operands.extend(Word(path) for word in words if (path := _path_in_flag(word)))
+        return _with_operands(name, operands, reader, pattern_given=_gives_pattern(words))
     operands = []
     flag = _operands(words, _flags(reader.flags), operands)
     if flag is not None:
         return unproven(f"{name} with {flag} is not known to only read")
     if reader.needs and operands and not _has(words, reader.needs):
         return unproven(f"{name} with a name and without {reader.needs.split()[0]} changes something")
-    return _with_operands(name, operands, reader)
+    return _with_operands(name, operands, reader, pattern_given=_gives_pattern(words))
+
+
+def _path_in_flag(word: Word) -> str:
+    """The path in `--file=/x` and `-f/x`: a flag that is allowed may still name a file it reads."""
+    value = word.value or ""
+    if value[:1] != "-" or "/" not in value:
+        return ""
+    path = value.partition("=")[2] if value.startswith("--") else value[2:]
+    return path if len(path) > 1 else ""
+
+
+def _gives_pattern(words: Sequence[Word]) -> bool:
+    """Whether a flag gives the pattern, or there is none, so that the first operand is a file too."""
+    return any(_PATTERN_FLAG.match(word.value or "") for word in words)
 
 
 def _has(words: Sequence[Word], needed: str) -> bool:
@@ -135,7 +154,7 @@ def _one_word(words: Sequence[Word], at: int) -> int | None:
     return 1 if at < len(words) and not words[at].many else None
 
 
-def _with_operands(name: str, operands: list[Word], reader: Reader) -> Verdict:
+def _with_operands(name: str, operands: list[Word], reader: Reader, *, pattern_given: bool) -> Verdict:
     kind = reader.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
         return unproven(f"{name} writes its second file")
@@ -143,7 +162,7 @@ def _with_operands(name: str, operands: list[Word], reader: Reader) -> Verdict:
         return unproven(f"{name} with an operand may change something")
     if kind == "none" and operands:
         return unproven(f"{name} with an operand may change something")
-    if kind in ("paths", "one"):
+    if kind in ("paths", "one") or (kind == "pattern" and pattern_given):
         return harmless(f"{name} only reads", reads=tuple(operands))
     return harmless(f"{name} only reads", reads=tuple(operands[1:]) if kind == "pattern" else ())
 
@@ -156,6 +175,8 @@ def split_flags(words: Sequence[Word], flags: str) -> int | None:
         value = words[at].value
         if value is None:
             return None
+        if value == "-" and "-" not in known.bare:
+            break
         at += 1
         if value == "--":
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from os.path import expanduser, join
+from pathlib import Path
 
 from shoal.policy.shell.parts import UNKNOWN_PATH
 from shoal.policy.shell.words import Word
@@ -22,11 +22,11 @@ class Places:
         return self.known != ("",)
 
     def move(self, to: Word | None) -> None:
-        target = expanduser("~") if to is None else to.value
+        target = str(Path.home()) if to is None else to.value
         if target is None or target == "-" or len(self.known) >= _MOST_PLACES:
             new: tuple[str, ...] = (UNKNOWN_PATH,)
         else:
-            new = tuple(join(place, target) for place in self.known)
+            new = tuple(_joined(place, target) for place in self.known)
         self.known = tuple(dict.fromkeys((*self.known, *new)))
 
     def paths(self, words: Iterable[Word]) -> tuple[str, ...]:
@@ -38,5 +38,9 @@ class Places:
                 found[UNKNOWN_PATH] = None
             elif path:
                 for place in self.known:
-                    found[join(place, path) if place else path] = None
+                    found[_joined(place, path)] = None
         return tuple(found)
+
+
+def _joined(place: str, path: str) -> str:
+    return f"{place}/{path}" if place and not path.startswith("/") else path

@@ -10,6 +10,12 @@ from shoal.policy.shell.words import Word
 
 Judge = Callable[[Sequence[Word]], Verdict]
 
+_NUMBER = re.compile(r"-?[0-9]+")
+_PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*\*")
+_PS = Reader(
+    flags="-e -f -A -a -x -l -w -L -H -j -F -u: -p: -o: -O: -C: -t: --sort: --ppid: --no-headers --forest",
+    operands="text",
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
 _REPLACE = r"s([/|#,@:!%])(?:\\[^\n]|(?!\1)[^\\\n])*\1(?:\\[^\n]|(?!\1)[^\\\n])*\1[gpiI0-9]*"
@@ -17,8 +23,15 @@ _SED_STEP = re.compile(
     rf"[ \t;]*(?:{_ADDRESS}(?:,[ \t]*(?:{_ADDRESS}|\+[0-9]+))?[ \t]*!?[ \t]*)?"
     rf"(?:{_REPLACE}|[pdqQ=hHgGxnNDPl]|q[0-9]+)[ \t]*(?=[;\n]|$)"
 )
-_AWK_NEVER = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON")
+_OBEYED_BY_ZSH = frozenset(
+    """
+    path fpath cdpath manpath mailpath module_path fignore psvar prompt argv aliases galiases saliases
+    functions commands options parameters dirstack nameddirs userdirs modules histchars signals watch builtins
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+_AWK_NEVER = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC")
 _AWK = Reader(flags="-F: -v: --field-separator: --assign:", operands="pattern")
+_COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED = "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
 _FIND_TESTS = frozenset(
     """
@@ -170,9 +183,32 @@ def tar(words: Sequence[Word]) -> Verdict:
 
 
 def printf(words: Sequence[Word]) -> Verdict:
-    if not words or words[0].value is None or words[0].value == "-v" or words[0].value.startswith("-v"):
+    """zsh evaluates what it prints as a number, so the numbers have to be known."""
+    if not words or words[0].value is None or words[0].value.startswith("-"):
         return unproven("printf may set a variable here")
+    if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number, words[1:])):
+        return unproven("printf may evaluate what it prints")
     return harmless("printf only prints")
+
+
+def _is_number(word: Word) -> bool:
+    return word.value is not None and _NUMBER.fullmatch(word.value) is not None
+
+
+def numbered(words: Sequence[Word]) -> Verdict:
+    """exit and its kin: zsh evaluates their operand."""
+    if all(map(_is_number, words)):
+        return harmless("it only ends something")
+    return unproven("it may evaluate its operand")
+
+
+def ps(words: Sequence[Word]) -> Verdict:
+    """An `e` among the letters without a dash shows the environment, keys included."""
+    verdict = judged("ps", words, _PS)
+    letters = _first_operand(words, ("-o", "-p", "-u", "-C", "-t", "--sort", "--ppid", "-O"))
+    if letters is not None and not re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", letters.value or ""):
+        return unproven("ps may show the environment here")
+    return verdict
 
 
 def read(words: Sequence[Word]) -> Verdict:
@@ -180,19 +216,23 @@ def read(words: Sequence[Word]) -> Verdict:
     verdict = judged("read", words, Reader(flags="-r -s -e -p: -n: -N: -t: -d: -u:", operands="text"))
     if not verdict.read_only:
         return verdict
-    names = [word.value for word in words if word.value is None or not word.value.startswith("-")]
-    taken = {"-p", "-n", "-N", "-t", "-d", "-u"}
-    for at, word in enumerate(words):
-        if word.value in taken and at + 1 < len(words) and words[at + 1].value in names:
-            names.remove(words[at + 1].value)
-    if all(name is not None and is_own_variable(name) for name in names):
+    names = [word.value for word in words]
+    for at, value in enumerate(names):
+        if value in ("-p", "-n", "-N", "-t", "-d", "-u"):
+            names[at + 1 : at + 2] = ["-"]
+    if all(name is not None and (name.startswith("-") or is_own_variable(name)) for name in names):
         return harmless("read sets a variable of its own")
     return unproven("read sets a variable that others may obey")
 
 
 def is_own_variable(name: str) -> bool:
     """Whether a variable of that name is one the command line made up, which no program looks at."""
-    return _NAME.fullmatch(name) is not None and "proxy" not in name and not name.startswith("npm_")
+    return (
+        _NAME.fullmatch(name) is not None
+        and name not in _OBEYED_BY_ZSH
+        and "proxy" not in name
+        and not name.startswith("npm_")
+    )
 
 
 def set_(words: Sequence[Word]) -> Verdict:
@@ -205,8 +245,12 @@ def set_(words: Sequence[Word]) -> Verdict:
 def test(words: Sequence[Word]) -> Verdict:
     """-v evaluates the subscript in its operand, so every operator has to be known."""
     values = [word.value for word in words if not word.many]
-    if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a") for value in values):
+    if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
         return unproven("the test may evaluate its operands")
+    if _COMPARES_NUMBERS.intersection(value for value in values if value is not None):
+        numbers = [word for word in words if word.value not in _COMPARES_NUMBERS and word.value != "!"]
+        if not all(map(_is_number, numbers)):
+            return unproven("the test may evaluate its operands")
     unknown_operator = len(values) > 1 and values[0] is None and (len(values) == 2 or values[1] is None)
     if unknown_operator or len(values) > 4:
         return unproven("the test may evaluate its operands")
@@ -223,8 +267,8 @@ def pager(words: Sequence[Word]) -> Verdict:
 
 
 def kubectl(words: Sequence[Word], reader: Reader) -> Verdict:
-    if any(word.value is None or "secret" in word.value.lower() for word in words):
-        return unproven("kubectl may show secrets here")
+    if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
+        return unproven("kubectl may show secrets or files here")
     return judged("kubectl", words, reader)
 
 
@@ -238,6 +282,8 @@ JUDGES: dict[str, Judge] = {
     "tar": tar,
     "printf": printf,
     "read": read,
+    "ps": ps,
+    **dict.fromkeys(("exit", "return", "break", "continue", "shift"), numbered),
     "set": set_,
     "test": test,
     "less": pager,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shoal.policy.shell.known import HARMLESS_VARIABLES
@@ -39,6 +40,8 @@ _ARGUMENTS = frozenset(
 )
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_BLANKS = (b" ", b"\t", b"\n")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEFORE_COMMENT = b" \t\n;&|()"
 _DUPLICATE = re.compile(r"[0-9]+-?|-")
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
@@ -114,22 +117,36 @@ class Walk:
         elif kind == "while_statement":
             self._repeated -= 1
 
-    def _sequence(self, children: list[Node], at: int) -> None:
+    def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
         for child in children:
             start = child.start_byte
             if start != at and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, start):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             if child.is_named:
                 self._statement(child)
-            elif child.type not in _TOKENS:
+            elif child.type not in _TOKENS or not self._stands_alone(child):
                 raise Unjudgeable(f"{child.type!r} is a construct that is not judged")
             at = child.end_byte
+        if until is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, until):
+            raise Unjudgeable("the command holds text between its parts that is not judged")
+
+    def _stands_alone(self, token: Node) -> bool:
+        """Whether bash too reads a reserved word here, which it does only where nothing touches it."""
+        kind = token.type
+        if kind in ("!", "{"):
+            return self._source[token.end_byte : token.end_byte + 1] in _BLANKS
+        if kind.isalpha():
+            before = self._source[token.start_byte - 1 : token.start_byte] if token.start_byte else b""
+            after = self._source[token.end_byte : token.end_byte + 1]
+            return (not before or before in _BEFORE_COMMENT) and (not after or after in b" \t\n;&|()<>")
+        return True
 
     def _on_comment(self, node: Node) -> None:
         before = self._source[node.start_byte - 1 : node.start_byte]
         after = self._source[node.end_byte : node.end_byte + 1]
         if (
             (before and before not in _BEFORE_COMMENT)
+            or self._source[: node.start_byte].endswith(b"\\\n")
             or after not in (b"", b"\n")
             or "\n" in self._text(node)
         ):
@@ -168,6 +185,7 @@ class Walk:
         children = node.children
         if children[0].type != "for" or not is_own_variable(self._text(children[1])):
             raise Unjudgeable("the loop sets a variable that others may obey")
+        self._spaced(children)
         rest = list(children[2:])
         self._repeated += 1
         while rest and rest[0].type != "do_group":
@@ -181,6 +199,7 @@ class Walk:
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
+        self._spaced(children)
         self._words(children[1])
         for child in children[2:]:
             if child.type == "case_item":
@@ -188,10 +207,20 @@ class Walk:
             elif child.type not in ("in", "esac", "\n", ";"):
                 raise Unjudgeable("the case is written in a way that is not judged")
 
+    def _spaced(self, children: list[Node]) -> None:
+        """Between the words of a construct stand blanks and newlines, and nothing that was left out."""
+        for left, right in pairwise(children):
+            gap = self._source[left.end_byte : right.start_byte]
+            may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
+            if gap.strip(b" \t\n") or not (gap or may_touch):
+                raise Unjudgeable("the command holds text between its parts that is not judged")
+
     def _case_item(self, node: Node) -> None:
         children = list(node.children)
         while children and children[0].type != ")":
             child = children.pop(0)
+            if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
+                raise Unjudgeable("the case has a pattern that is not judged")
             if child.type not in ("|", "(") and not _CASE_PATTERN.fullmatch(self._text(child)):
                 raise Unjudgeable("the case has a pattern that is not judged")
         self._sequence(children, children[0].start_byte if children else node.end_byte)
@@ -244,6 +273,8 @@ class Walk:
             if value[0].type not in _ARGUMENTS:
                 raise Unjudgeable("an assignment is written in a way that is not judged")
             self._words(value[0])
+        if not _VARIABLE_NAME.fullmatch(self._text(name)):
+            raise Unjudgeable("an assignment has a name that is none")
         return self._text(name)
 
     # Tests
@@ -254,6 +285,7 @@ class Walk:
             raise Unjudgeable("the test is written in a way that is not judged")
         words: list[Word] = []
         self._test_words(node.children[1:-1], words, double=first == "[[")
+        _check_blanks(node, self._source)
         self._found(node, [Word("test" if first == "[" else "[["), *words], (), ())
 
     def _test_words(self, nodes: list[Node], words: list[Word], *, double: bool) -> None:
@@ -270,7 +302,7 @@ class Walk:
                 if double and text in _EVALUATING:
                     raise Unjudgeable("the test evaluates its operands")
                 words.append(Word(text))
-            elif not (double and kind in ("&&", "||", "(", ")", "parenthesized_expression")):
+            elif not (double and kind in ("&&", "||")):
                 raise Unjudgeable("the test is written in a way that is not judged")
 
     # Simple commands
@@ -281,15 +313,13 @@ class Walk:
         all_reads, all_writes = list(reads), list(writes)
         at = node.start_byte
         source = self._source
-        after_word = False
         for child in node.children:
             kind = child.type
             start = child.start_byte
             if start != at and not _BETWEEN_WORDS.fullmatch(source, at, start):
                 raise Unjudgeable("the command holds text between its words that is not judged")
-            is_word = kind in _ARGUMENTS or kind == "command_name"
-            if is_word:
-                if after_word and start == at:
+            if kind in _ARGUMENTS or kind == "command_name":
+                if start == at and start != node.start_byte:
                     raise Unjudgeable("two words of the command touch")
                 words.extend(self._words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
@@ -298,7 +328,6 @@ class Walk:
                 self._redirection(child, all_reads, all_writes)
             else:
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
-            after_word = is_word
             at = child.end_byte
         self._found(node, words, tuple(all_reads), tuple(all_writes), tuple(sets))
 
@@ -345,7 +374,7 @@ class Walk:
         self._enter()
         kept = Places(self.places.known), self._repeated
         self._repeated = 0
-        self._sequence(children[1:-1], children[0].end_byte)
+        self._sequence(children[1:-1], children[0].end_byte, until=children[-1].start_byte)
         self.places, self._repeated = kept
         self._depth -= 1
 
@@ -357,7 +386,8 @@ class Walk:
         if children[0].type == "file_descriptor":
             descriptor = children.pop(0)
             if (
-                descriptor.end_byte != children[0].start_byte
+                not self._text(descriptor).isdecimal()
+                or descriptor.end_byte != children[0].start_byte
                 or source[start - 1 : start] not in _BEFORE_COMMENT
             ):
                 raise Unjudgeable("a redirection is written in a way that is not judged")
@@ -373,9 +403,15 @@ class Walk:
             raise Unjudgeable("a redirection is written in a way that is not judged")
         if not re.fullmatch(rb"[ \t]*", source[operator.end_byte : targets[0].start_byte]):
             raise Unjudgeable("a redirection is written in a way that is not judged")
-        (target,) = self._words(targets[0]) or (Word(None),)
+        words = self._words(targets[0])
+        if len(words) != 1:
+            raise Unjudgeable("a redirection names several files")
+        target = words[0]
         if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(self._text(targets[0]))):
             return
+        if kind == ">&" and not SIMPLE.fullmatch(self._text(targets[0])):
+            # bash expands this word a second time, quoted or not.
+            raise Unjudgeable("a redirection is written in a way that is not judged")
         _redirect(kind, target, reads, writes, is_stream=targets[0].type == "process_substitution")
 
 
@@ -395,6 +431,23 @@ def _redirect(kind: str, target: Word, reads: list[Word], writes: list[Word], *,
             writes.append(target)
         case _:
             raise Unjudgeable(f"the redirection {kind} is not judged")
+
+
+def _check_blanks(test: Node, source: bytes) -> None:
+    """In a test everything is a word of its own, so blanks have to stand between all of it."""
+    at = -1
+    stack = [test]
+    while stack:
+        node = stack.pop()
+        if node.type in _EXPRESSIONS or node.type == "test_command":
+            stack.extend(reversed(node.children))
+        elif at >= 0 and not re.fullmatch(rb"[ \t]+", source[at : node.start_byte]):
+            raise Unjudgeable("the test is written in a way that is not judged")
+        else:
+            at = node.end_byte
+    after = source[at : at + 1]
+    if after and after not in b" \t\n;&|()<>":
+        raise Unjudgeable("the test is written in a way that is not judged")
 
 
 def _check_stand_ins(root: Node, source: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from os.path import expanduser
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -200,8 +200,10 @@ class _Pieces:
 
 def _at_home(value: str, bare: str) -> Word:
     if _GLOB.search(bare) or _BRACES.search(bare):
-        return Word(None, prefix="/", many=True, pattern=expanduser(value) if _is_own(value) else None)
-    return Word(expanduser(value)) if _is_own(value) else Word(None, prefix="~")
+        return Word(
+            None, prefix="/", many=True, pattern=str(Path(value).expanduser()) if _is_own(value) else None
+        )
+    return Word(str(Path(value).expanduser())) if _is_own(value) else Word(None, prefix="~")
 
 
 def _is_own(value: str) -> bool:
