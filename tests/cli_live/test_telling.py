@@ -90,6 +90,16 @@ def test_words_come_as_they_are_heard_and_calls_are_one_line_each() -> None:
     assert text == "\nI look first.\n\n● Read x.py  3 lines\n● Bash pytest -q  → exit 1 · 2 failed\n\nDone."
 
 
+def test_two_answers_in_a_row_stand_apart() -> None:
+    text = told(
+        heard("One."),
+        AssistantSaid(agent=LEAD, entry=EntryId("1"), preview="One.", tool_uses=0),
+        heard("Two."),
+        AssistantSaid(agent=LEAD, entry=EntryId("2"), preview="Two.", tool_uses=0),
+    )
+    assert text == "\nOne.\n\nTwo."
+
+
 def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
     text = told(
         TurnStarted(agent=LEAD, turn=1, prompt="Fix it."),

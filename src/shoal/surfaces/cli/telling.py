@@ -71,6 +71,8 @@ class Telling:
         """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
+        self._whole = False
+        """What was said last is a whole answer: the next words begin another."""
 
     def hear(self, event: Event) -> None:
         match event:
@@ -131,13 +133,14 @@ class Telling:
             self.note(f"? waits for an answer: {what}", YELLOW)
 
     def _say(self, voice: str, text: str) -> None:
-        if self._voice != voice:
+        if self._voice != voice or self._whole:
             text = text.lstrip("\n")
             if not text:
                 return
             self._quiet()
             self._screen.write("\n")
             self._voice = voice
+            self._whole = False
         self._heard = True
         self._screen.write(text, ITALIC_DIM if voice == "thinking" else "")
 
@@ -146,6 +149,7 @@ class Telling:
         if not self._heard and preview:
             self._say("text", preview if len(preview) < 200 else f"{preview} …")
         self._heard = False
+        self._whole = True
 
     def _broken_off(self) -> None:
         if self._voice is not None:
