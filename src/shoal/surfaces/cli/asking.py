@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut, one_line
 from shoal.surfaces.cli.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
+_WIDEST_RULE = 40
 
 
 def show_permission(screen: Screen, question: MayRun) -> None:
@@ -22,7 +23,8 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(f": {question.reason}\n", DIM)
     for line in shown_input(question.input):
         screen.write(f"    {line}\n")
-    screen.write("  y once · a for this session · n no · or say why not\n", DIM)
+    always = f"a for this session: {cut(one_line(question.rule), _WIDEST_RULE)} · " if question.rule else ""
+    screen.write(f"  y once · {always}n no · or say why not\n", DIM)
 
 
 def shown_input(given: Mapping[str, Any]) -> list[str]:
