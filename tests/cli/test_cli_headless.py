@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,19 @@ async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, pro
     assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
     assert ran.code == 0
     assert not (project / "x").exists()
+
+
+async def test_what_a_refused_call_needs_is_told_as_it_can_be_typed(shoal: Program, project: Path) -> None:
+    calls = [call("Bash", command="touch x"), call("Write", file_path="a.py", content=""), "Done."]
+    async with messages_server([*calls, *calls]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "make x", "--model", MODEL)
+        assert "nobody is there to be asked: Bash, Write." in ran.err
+        flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
+        again = await shoal("-p", "make x", "--model", MODEL, flag, rules)
+    assert (project / "x").exists()
+    assert (project / "a.py").exists()
+    assert "nobody" not in again.err
 
 
 async def test_an_allowed_tool_runs_without_asking(shoal: Program, project: Path) -> None:

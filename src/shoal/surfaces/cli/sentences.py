@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
 from shoal.core.events import Finished
+from shoal.core.questions import MayRun
 
 NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
@@ -22,6 +23,7 @@ No model is configured, so there is nobody to ask. Three ways on:
          shoal demo
 `shoal doctor` shows what was looked for."""
 
+_LONGEST_RULE = 80
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
@@ -86,6 +88,25 @@ def ending(finished: Finished) -> str:
 
 def how_to_go_on(session: str) -> str:
     return f"The session is kept. Go on with it:  shoal --resume {session}"
+
+
+def how_to_allow(refused: Sequence[MayRun]) -> str:
+    """For calls that were not run because nobody could be asked."""
+    import shlex
+
+    tools = dict.fromkeys(question.tool for question in refused)
+    rules = dict.fromkeys(_typed(question) for question in refused)
+    return (
+        f"Not run, because nobody is there to be asked: {named(tools)}. "
+        f"Allow it with --allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+    )
+
+
+def _typed(question: MayRun) -> str:
+    """The rule as it can be typed; one that cannot is left to the person."""
+    rule = question.rule
+    can_be_typed = 0 < len(rule) <= _LONGEST_RULE and rule.count("(") < 2 and rule.count(")") < 2
+    return rule if can_be_typed and rule.isprintable() else f"{question.tool}(…)"
 
 
 def _model(error: errors.ModelError) -> str:
