@@ -132,9 +132,9 @@ class _Run:
             case Asked(question=MayRun() as question):
                 self._asked[question.id] = question
             case Answered(question=question_id, answer=answer):
-                question = self._asked.pop(question_id, None)
-                if question is not None and isinstance(answer, Denied) and answer.by == "policy":
-                    self._refused.append(question)
+                asked = self._asked.pop(question_id, None)
+                if asked is not None and isinstance(answer, Denied) and answer.by == "policy":
+                    self._refused.append(asked)
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[Event], None]]:
