@@ -74,6 +74,8 @@ class RunCommand(click.Command):
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
+        with formatter.section("About"):
+            formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exits.IN_HELP))
 

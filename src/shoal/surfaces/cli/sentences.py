@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -142,8 +143,18 @@ def _system(error: OSError) -> str:
                 f"Not allowed to write or read here{where}: {error.strerror}. "
                 "Make it accessible, or choose another home with SHOAL_HOME=DIRECTORY."
             )
+        case errno.ENOENT if not where and _nowhere():
+            return "The directory Shoal was started in is gone. Change to one that exists, and start again."
         case _:
             return f"{error.strerror or error}{where}."
+
+
+def _nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same with a detour
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _recent_sessions() -> Iterator[str]:
