@@ -296,6 +296,8 @@ def test_a_terminal_that_cannot_draw_gets_plain_lines(place: Place) -> None:
     terminal.type(CTRL_D)
     assert terminal.wait_for_end() == 0
     assert "\x1b" not in terminal.raw
+    lines = [line.strip("› ") for line in terminal.screen.text.splitlines()]
+    assert (lines.count("go"), lines.count("y")) == (1, 1)
 
 
 def test_the_terminal_is_as_before_when_the_program_ends(place: Place) -> None:

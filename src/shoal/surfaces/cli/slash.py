@@ -110,7 +110,7 @@ async def _exit(talk: Talk, _: str) -> None:
 COMMANDS = (
     Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
-    Command(name="/cost", usage="/cost", help="what this session has taken", run=_cost, at_once=True),
+    Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
     Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
