@@ -333,6 +333,22 @@ def test_what_would_run_is_shown_whole_or_the_cut_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "offered"),
+    [
+        ("Write(/**)", "  y once · a for this session: Write(/**) · n no · or say why not"),
+        (f"Bash({'x' * 90})", "  y once · a for this session: just this · n no · or say why not"),
+        ("", "  y once · n no · or say why not"),
+    ],
+)
+def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: str) -> None:
+    stream = io.StringIO()
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why", rule=rule)
+    Asking(question).show(PlainScreen(stream))
+    assert stream.getvalue().splitlines()[-1] == offered
+    assert len(offered) < 80
+
+
+@pytest.mark.parametrize(
     ("line", "answer"),
     [
         ("y", Allowed()),

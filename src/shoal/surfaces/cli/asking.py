@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
 from shoal.surfaces.cli.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
-_WIDEST_RULE = 40
+_WIDEST_RULE = 30
 
 
 def show_permission(screen: Screen, question: MayRun) -> None:
@@ -23,8 +23,14 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(f": {question.reason}\n", DIM)
     for line in shown_input(question.input):
         screen.write(f"    {line}\n")
-    always = f"a for this session: {cut(one_line(question.rule), _WIDEST_RULE)} · " if question.rule else ""
-    screen.write(f"  y once · {always}n no · or say why not\n", DIM)
+    screen.write(f"  y once · {_for_session(question.rule)}n no · or say why not\n", DIM)
+
+
+def _for_session(rule: str) -> str:
+    if not rule:
+        return ""
+    can_be_shown = len(rule) <= _WIDEST_RULE and rule.isprintable()
+    return f"a for this session: {rule if can_be_shown else 'just this'} · "
 
 
 def shown_input(given: Mapping[str, Any]) -> list[str]:
