@@ -25,6 +25,11 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS = {
+    "ask": SubCommand(
+        "shoal.surfaces.cli.ask",
+        "See what agents ask, and answer.",
+        ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
+    ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch an agent repair a small project, offline.",
