@@ -326,10 +326,15 @@ asyncio.run(main())
 
 
 def test_what_would_run_is_shown_whole_or_the_cut_is_marked() -> None:
-    lines = shown_input({"command": "a\n" * 50, "flag": True})
-    assert lines[0] == "command: a"
-    assert "  … 30 more lines (100 characters in all)" in lines
-    assert lines[-1] == "flag: true"
+    lines = [line for line, _ in shown_input("Bash", {"command": "a\n" * 50, "flag": True})]
+    assert lines[:2] == ["command:", "  a"]
+    assert lines[-2:] == ["  … 30 more lines (100 characters in all)", "flag: true"]
+
+
+def test_an_edit_is_asked_about_as_a_change() -> None:
+    given = {"file_path": "a.py", "old_string": "if x:\n    y\n", "new_string": "y", "replace_all": True}
+    lines = [line for line, _ in shown_input("Edit", given)]
+    assert lines == ["file_path: a.py", "- if x:", "-     y", "+ y", "replace_all: true"]
 
 
 @pytest.mark.parametrize(
