@@ -46,14 +46,15 @@ def argument(text: str) -> str:
 
 
 async def _help(talk: Talk, _: str) -> None:
-    for command in COMMANDS:
-        talk.screen.write(f"  {command.usage:<18}", BOLD)
-        talk.screen.write(f"{command.help}\n", DIM)
-    talk.screen.write(
-        "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
-        "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
-        DIM,
-    )
+    with talk.telling.aside():
+        for command in COMMANDS:
+            talk.screen.write(f"  {command.usage:<18}", BOLD)
+            talk.screen.write(f"{command.help}\n", DIM)
+        talk.screen.write(
+            "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
+            "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
+            DIM,
+        )
 
 
 async def _compact(talk: Talk, wish: str) -> None:

@@ -234,6 +234,6 @@ class Talk:
             self._show_prompt(text)
 
     def _show_prompt(self, text: str) -> None:
-        self.screen.fresh_line()
-        self.screen.write("› ", BOLD_CYAN)
-        self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
+        with self.telling.aside():
+            self.screen.write("› ", BOLD_CYAN)
+            self.screen.write(text.strip().replace("\n", "\n  ") + "\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -93,11 +95,18 @@ class Telling:
 
     def note(self, text: str, style: str = DIM) -> None:
         """A line of the program's own, between what the agent says."""
+        with self.aside():
+            self._screen.write(f"  {text}\n", style)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is written within stands above the line of a running call."""
         running = self._open
         if running is not None:
             self._screen.take_back()
         self._quiet()
-        self._screen.write(f"  {text}\n", style)
+        yield
+        self._screen.fresh_line()
         if running is not None and self._screen.live:
             self._begin(running)
 
