@@ -237,6 +237,14 @@ async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Progr
     assert len(transcript(home, first)) < len(transcript(home, forked))
 
 
+async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: Program) -> None:
+    async with messages_server(["Yes."]) as server:
+        shoal.talks_to(server)
+        await shoal("-p", "a long prompt " * 20, "--model", MODEL)
+    narrow, piped = [(await shoal("sessions", **env)).text.splitlines()[0] for env in ({"COLUMNS": "80"}, {})]
+    assert len(narrow) < 80 < len(piped)
+
+
 async def test_a_given_session_id_is_kept(shoal: Program, home: Path) -> None:
     mine = "6f1c0d7e-3b1a-4b7e-9a55-0a2f3d4c5b6a"
     async with messages_server(["hi"]) as server:

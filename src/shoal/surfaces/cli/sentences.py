@@ -16,8 +16,10 @@ NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
   1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
          export ANTHROPIC_API_KEY=…
-     For another server that speaks the same protocol set OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch one, for example
+     For a server of your own that speaks the same protocol:
+         export OPENAI_BASE_URL=http://localhost:8000/v1
+  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch
+     one, for example
          ollama pull qwen3
      Shoal finds it by itself.
   3. See Shoal work without any model:
