@@ -241,8 +241,8 @@ async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: Program) -> None
     async with messages_server(["Yes."]) as server:
         shoal.talks_to(server)
         await shoal("-p", "a long prompt " * 20, "--model", MODEL)
-    narrow, piped = [(await shoal("sessions", **env)).text.splitlines()[0] for env in ({"COLUMNS": "80"}, {})]
-    assert len(narrow) < 80 < len(piped)
+    narrow, wide = [(await shoal("sessions", COLUMNS=wide)).text.splitlines()[0] for wide in ("80", "200")]
+    assert len(narrow) < 80 < len(wide)
 
 
 async def test_a_given_session_id_is_kept(shoal: Program, home: Path) -> None:
