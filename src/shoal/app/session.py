@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,12 @@ INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 class Turn(AsyncIterator[Event]):
     """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
 
-    def __init__(self, channel: Channel, task: asyncio.Task[None]) -> None:
+    def __init__(
+        self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._channel = channel
         self._task = task
+        self._interrupt = interrupt
 
     async def __anext__(self) -> Event:
         event = await self._channel.get()
@@ -54,8 +57,8 @@ class Turn(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         self._channel.close()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if not self._task.done():
+            await self._interrupt()
 
 
 class Session:
@@ -111,7 +114,7 @@ class Session:
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
-        return Turn(channel, task)
+        return Turn(channel, task, self.interrupt)
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
@@ -119,10 +122,13 @@ class Session:
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
-        task = self._running
-        if task is None or task is asyncio.current_task():
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        await asyncio.sleep(0)
+        task, channel = self._running, self._channel
+        if task is None or channel is None or task is asyncio.current_task():
             return False
         self._interrupted = True
+        channel.widen()
         task.cancel()
         await asyncio.wait([task])
         return True
