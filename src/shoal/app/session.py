@@ -93,7 +93,8 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
-            self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
+            self._tasks = await asyncio.TaskGroup().__aenter__()
+            self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
         except BaseException:
             await self._exit.aclose()
@@ -106,6 +107,16 @@ class Session:
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
+
+    async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Callers look for what was raised as it is, and a task group would wrap it."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        try:
+            await self._tasks.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None
 
     def run(self, prompt: str | Message) -> Turn:
         """Start a turn; its events come as they happen."""
