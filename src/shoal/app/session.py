@@ -133,10 +133,12 @@ class Session:
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
-        await asyncio.sleep(0)
         task, channel = self._running, self._channel
         if task is None or channel is None or task is asyncio.current_task():
+            return False
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        await asyncio.sleep(0)
+        if task.done():
             return False
         self._interrupted = True
         channel.widen()
