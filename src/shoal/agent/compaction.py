@@ -14,6 +14,8 @@ from shoal.core.messages import Message, Text, ToolResult, result_text, user
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
 """Characters of the person's last request that are kept word for word."""
+OPENING = "The conversation so far was summarised to make room."
+ASKED = "The person's last request, word for word:\n"
 SHORTER = 400
 """Characters left of each old tool result when even the summary request does not fit."""
 
@@ -35,9 +37,9 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     messages = agent.conversation.messages
     summary = await _summary(agent, messages, wish)
     asked = _last_request(messages)
-    text = f"The conversation so far was summarised to make room.\n\n{summary}"
+    text = f"{OPENING}\n\n{summary}"
     if asked:
-        text += f"\n\nThe person's last request, word for word:\n{asked}"
+        text += f"\n\n{ASKED}{asked}"
     agent.context_tokens = len(agent.system) // 4
     agent.conversation.restart(user(text), trigger=trigger, tokens_before=before)
     agent.context_tokens += len(text) // 4
@@ -92,7 +94,12 @@ def _can_start(message: Message) -> bool:
 def _last_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
-            words = "\n".join(b.text for b in message.content if isinstance(b, Text))
+            words = "\n".join(_asked(b.text) for b in message.content if isinstance(b, Text))
             if words:
                 return words[:REQUEST_KEPT]
     return ""
+
+
+def _asked(text: str) -> str:
+    """The person's own words, out of an earlier summary too, which else would be kept instead of them."""
+    return text.rpartition(ASKED)[2] if text.startswith(OPENING) and ASKED in text else text
