@@ -117,6 +117,22 @@ def test_an_answer_for_the_session_covers_the_same_command_only(tmp_path: Path) 
     assert isinstance(decide(rules, "Bash", command="make deploy"), Ask)
 
 
+def test_an_answer_for_the_session_about_a_file_stays_in_the_project(tmp_path: Path) -> None:
+    rules = permissions(tmp_path)
+    rules.remember(ToolUse(id="c", name="Write", input={"file_path": "a.py"}), Allowed(remember="session"))
+    assert isinstance(decide(rules, "Write", file_path="deep/b.py"), Allow)
+    assert isinstance(decide(rules, "Write", file_path="/elsewhere/b.py"), Ask)
+
+
+def test_an_answer_for_the_session_about_a_file_elsewhere_covers_that_file_only(tmp_path: Path) -> None:
+    rules = permissions(tmp_path)
+    rules.remember(
+        ToolUse(id="c", name="Read", input={"file_path": "/elsewhere/a"}), Allowed(remember="session")
+    )
+    assert isinstance(decide(rules, "Read", file_path="/elsewhere/a"), Allow)
+    assert isinstance(decide(rules, "Read", file_path="/elsewhere/b"), Ask)
+
+
 def test_results_kept_for_the_agent_can_be_read_back(tmp_path: Path) -> None:
     results = tmp_path / "results"
     project = tmp_path / "project"

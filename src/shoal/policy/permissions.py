@@ -52,8 +52,17 @@ class RulePermissions:
 
     def remember(self, call: ToolUse, answer: Answer) -> None:
         if isinstance(answer, Allowed) and answer.remember != "once":
-            pattern = call.input.get("command") if call.name == "Bash" else None
-            self.allow.append(Rule(tool=call.name, pattern=pattern, source="this session"))
+            rule = Rule(tool=call.name, pattern=self._meant_by(call), source="this session")
+            self.allow.append(rule)
+
+    def _meant_by(self, call: ToolUse) -> str | None:
+        """What a person who allowed one call allowed: the same command, the project, or that one file."""
+        if call.name == "Bash":
+            return str(call.input.get("command", ""))
+        path = self._path(call)
+        if path is None:
+            return None
+        return "/**" if path.is_relative_to(self._workspace.root) else f"/{path}"
 
     def _by_mode(self, call: ToolUse, path: Path | None, tool: Tool) -> Decision:
         if self.mode == "bypassPermissions":
