@@ -40,9 +40,8 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     text = f"{OPENING}\n\n{summary}"
     if asked:
         text += f"\n\n{ASKED}{asked}"
-    agent.context_tokens = len(agent.system) // 4
     agent.conversation.restart(user(text), trigger=trigger, tokens_before=before)
-    agent.context_tokens += len(text) // 4
+    agent.recount()
     await agent.tell(ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=before))
 
 
