@@ -174,6 +174,7 @@ class Session:
         if conversation:
             messages = undo.messages_at(self.parts.past.transcript, chosen.after)
             self.agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
+            self.agent.recount()
         await self.tell(undo.undone(report, conversation=conversation))
         return report
 
