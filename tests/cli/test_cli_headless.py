@@ -140,6 +140,8 @@ async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, pro
     (denial,) = ran.result["permission_denials"]
     assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
     assert ran.code == 0
+    assert "1 call was not permitted: Bash." in ran.err
+    assert "--allowedTools" in ran.err
     assert not (project / "x").exists()
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.session import Session
 from shoal.core.errors import ShoalError
-from shoal.core.events import EndReason, Event, Finished
+from shoal.core.events import EndReason, Event, Finished, PermissionDenied
 from shoal.core.messages import Message
 from shoal.surfaces.cli import exits, sentences
 from shoal.surfaces.cli.output import Output, StreamOutput, Wanted, output_for
@@ -74,6 +74,7 @@ class _Run:
         self._output = output
         self._signals = signals
         self._reason: EndReason = "done"
+        self._denied: list[str] = []
 
     async def work(self) -> int:
         for note in self._session.notes:
@@ -114,6 +115,8 @@ class _Run:
         with self._progress() as hear:
             async for event in self._session.run(prompt):
                 hear(event)
+                if isinstance(event, PermissionDenied):
+                    self._denied.append(event.tool)
                 if overhear is not None:
                     overhear(event)
                 if isinstance(event, Finished):
@@ -143,6 +146,9 @@ class _Run:
                 say(sentences.how_to_go_on(self._session.id))
         elif finished.detail:
             say(f"note: {finished.detail}")
+        if self._denied and not self._job.quiet:
+            say(sentences.denied(self._denied))
+            self._denied.clear()
         if self._job.verbose:
             say(self._took(finished))
         await self._output.end(finished)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
@@ -82,6 +82,15 @@ def ending(finished: Finished) -> str:
             if isinstance(finished.error, BaseException):
                 return explain(finished.error)
             return finished.detail or "The turn failed."
+
+
+def denied(tools: Sequence[str]) -> str:
+    """Where nobody is asked, the person learns only here that something was not allowed."""
+    calls = "1 call was" if len(tools) == 1 else f"{len(tools)} calls were"
+    return (
+        f"{calls} not permitted: {named(sorted(set(tools)))}. "
+        'What may run without asking is set with --allowedTools "Bash(make test),Edit" or --permission-mode.'
+    )
 
 
 def how_to_go_on(session: str) -> str:
