@@ -95,3 +95,15 @@ async def test_a_bug_inside_a_turn_comes_out_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError, match="in the mind"):
         async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind)) as session:
             await turn_of(session)
+
+
+async def test_an_interrupted_turn_tells_how_often_the_model_answered(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([SLEEP]), skip_permissions=True) as session:
+        turn = session.run("go")
+        async for event in turn:
+            if isinstance(event, ToolStarted):
+                break
+        await session.interrupt()
+        last = [event async for event in turn][-1]
+    assert isinstance(last, Finished)
+    assert (last.reason, last.requests) == ("interrupted", 1)

@@ -75,6 +75,8 @@ class Agent(Struct, kw_only=True):
     context_tokens: int = 0
     """What the next request will hold: the provider's last count, and an estimate of what came since."""
     api_seconds: float = 0.0
+    replies: int = 0
+    """How often the model has answered."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())

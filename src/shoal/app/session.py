@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
@@ -245,9 +247,12 @@ class Session:
         assume(agent.identity)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, agent.purse.usage
+        replies_before = agent.replies
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
+            # A turn that is cut short cannot say it itself.
+            ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
             await self._record_end(ended, milliseconds)
             await channel.put(
