@@ -87,6 +87,25 @@ async def test_the_persons_words_outlast_any_number_of_long_summaries() -> None:
     assert all(text.endswith("word for word:\nread the book") for text in summaries)
 
 
+async def test_a_model_that_calls_a_tool_instead_of_writing_a_summary_is_asked_again() -> None:
+    summaries = iter([ToolUse(id="x", name="page", input={"n": 1}), "the second time"])
+    made = rig(["one", "two"], tools=[page])
+    await made.run("first")
+    made.agent.model = ScriptedModel(lambda _: next(summaries))
+    await compact(made.agent, "manual")
+    assert "the second time" in made.agent.conversation.messages[0].text
+
+
+async def test_without_any_summary_the_conversation_goes_on_from_the_last_words() -> None:
+    made = rig(["the harbour has nine berths"], tools=[page])
+    await made.run("how many berths?")
+    made.agent.model = ScriptedModel(lambda _: ToolUse(id="x", name="page", input={"n": 1}))
+    await compact(made.agent, "manual")
+    (message,) = made.agent.conversation.messages
+    assert "the harbour has nine berths" in message.text
+    assert "how many berths?" in message.text
+
+
 async def test_what_was_said_before_a_compaction_stays_on_the_transcript() -> None:
     made = rig(None, model=ScriptedModel(Reader(10), card=SMALL), tools=[page])
     await made.run("read the book")

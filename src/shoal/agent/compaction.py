@@ -14,6 +14,10 @@ from shoal.core.messages import Message, Text, ToolResult, result_text, user
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
 """Characters of the person's last request that are kept word for word."""
+ATTEMPTS = 2
+"""Requests for a summary that may bring no word of one."""
+WORDS_KEPT = 8_000
+"""Characters of what the model said that are kept where it writes no summary."""
 OPENING = "The conversation so far was summarised to make room."
 ASKED = "The person's last request, word for word:\n"
 SHORTER = 400
@@ -48,7 +52,8 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
 async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
     prompt = user(PROMPT + (f"\n\nThe person asks of this summary: {wish}" if wish else ""))
     attempt = messages
-    while True:
+    wordless = 0
+    while wordless < ATTEMPTS:
         try:
             reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])), aloud=False)
         except ContextTooLong:
@@ -57,7 +62,16 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
                 raise
             attempt = shorter
             continue
-        return reply.message.text or "(the model gave no summary)"
+        if reply.message.text.strip():
+            return reply.message.text
+        wordless += 1
+    return _last_words(messages)
+
+
+def _last_words(messages: list[Message]) -> str:
+    """In place of a summary, for a model that calls a tool instead of writing one."""
+    said = "\n\n".join(message.text for message in messages if message.role == "assistant" and message.text)
+    return f"The model wrote no summary. The last it said before:\n\n{said[-WORDS_KEPT:]}"
 
 
 def shortened(messages: list[Message]) -> list[Message]:
