@@ -17,6 +17,8 @@ from shoal.policy.rules import Rule, rule_for_command, rule_for_path, rule_forbi
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 HARMLESS = frozenset({"TodoWrite", "AskUserQuestion", "BashOutput", "KillShell"})
+OBEYED = frozenset({".claude", ".git"})
+"""Directories whose files other programs, and the next session, act on: settings, hooks."""
 _PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
 
 
@@ -75,6 +77,8 @@ class RulePermissions:
         if self.mode == "plan" and not tool.reads_only:
             return Deny("in plan mode nothing is changed: read, and present a plan.")
         if self.mode in ("acceptEdits", "delegate") and call.name in EDIT_TOOLS and inside:
+            if path is not None and self._is_obeyed(path):
+                return self._asked("what is written there is obeyed by other programs")
             return Allow("edits in the working directories are accepted")
         if not inside:
             return self._asked(f"{path} is outside the working directories")
@@ -84,6 +88,12 @@ class RulePermissions:
         if self.mode == "dontAsk":
             return Deny(f"{reason}, and this session does not ask.")
         return Ask(reason)
+
+    def _is_obeyed(self, path: Path) -> bool:
+        root = self._workspace.root
+        # The project itself may lie below such a directory, as worktrees do.
+        inside = path.relative_to(root) if path.is_relative_to(root) else path
+        return not OBEYED.isdisjoint(inside.parts)
 
     def _is_own_file(self, path: Path | None) -> bool:
         """Results kept for the agent itself lie outside the project and are still its own."""
