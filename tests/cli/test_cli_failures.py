@@ -34,7 +34,7 @@ async def test_a_wrong_key_names_the_variable_to_set(shoal: Program) -> None:
     assert ran.code == 1
     assert (ran.result["subtype"], ran.result["is_error"]) == ("success", True)
     assert ran.result["api_error_status"] == 401
-    assert "ANTHROPIC_API_KEY" in ran.err
+    assert "invalid x-api-key. Check ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN." in ran.err
     assert "sk-for-tests" not in ran.err
 
 

@@ -141,6 +141,7 @@ async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, pro
     (denial,) = ran.result["permission_denials"]
     assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
     assert ran.code == 0
+    assert "--allowedTools" in ran.err
     assert not (project / "x").exists()
 
 

@@ -58,6 +58,9 @@ def permissions(root: Path, mode: Mode = "default", **rules: str) -> RulePermiss
         ("plan", "Bash", {"command": "ls"}, Deny),
         ("dontAsk", "Bash", {"command": "ls"}, Deny),
         ("dontAsk", "Read", {"file_path": "a.py"}, Allow),
+        ("acceptEdits", "Write", {"file_path": ".claude/settings.json"}, Ask),
+        ("acceptEdits", "Edit", {"file_path": "x/../.git/hooks/pre-commit"}, Ask),
+        ("acceptEdits", "Write", {"file_path": ".github/workflows/ci.yml"}, Allow),
         ("bypassPermissions", "Bash", {"command": "ls"}, Allow),
         ("bypassPermissions", "Write", {"file_path": "/elsewhere"}, Allow),
     ],
@@ -66,6 +69,14 @@ def test_a_mode_decides_what_no_rule_speaks_of(
     tmp_path: Path, mode: Mode, name: str, arguments: dict[str, str], expected: type
 ) -> None:
     assert isinstance(decide(permissions(tmp_path, mode), name, **arguments), expected)
+
+
+def test_edits_are_accepted_in_a_project_that_lies_below_a_settings_directory(tmp_path: Path) -> None:
+    project = tmp_path / ".claude" / "worktrees" / "one"
+    project.mkdir(parents=True)
+    rules = permissions(project, "acceptEdits")
+    assert isinstance(decide(rules, "Write", file_path="a.py"), Allow)
+    assert isinstance(decide(rules, "Write", file_path=".claude/settings.json"), Ask)
 
 
 def test_deny_beats_ask_and_ask_beats_allow(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
     ids = Ids(options.seed)
+    # Whether it is used or not: what a session draws must not depend on its model or on others before it.
+    jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
         # Only of a new session is it certain that nobody else looks for its directory.
@@ -107,7 +109,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
 
     async def choose(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
-            name = await chosen_model(name, settings, options.clock, ids, stand_ins=stand_ins)
+            name = await chosen_model(name, settings, options.clock, jitter, stand_ins=stand_ins)
         model = _recorded(name, options.record, stand_ins)
         leave.push_async_callback(model.aclose)
         return model

@@ -25,6 +25,8 @@ from shoal.policy.rules import (
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 HARMLESS = frozenset({"TodoWrite", "AskUserQuestion", "BashOutput", "KillShell"})
+OBEYED = frozenset({".claude", ".git"})
+"""Directories whose files other programs, and the next session, act on: settings, hooks."""
 _PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
 
 
@@ -96,7 +98,7 @@ class RulePermissions:
         if self.mode == "plan" and not tool.reads_only:
             return Deny("in plan mode nothing is changed: read, and present a plan.")
         if self.mode in ("acceptEdits", "delegate") and call.name in EDIT_TOOLS and inside:
-            return Allow("edits in the working directories are accepted")
+            return self._edited(path)
         rule = self._like(call, path)
         if not inside:
             return self._asked(f"{path} is outside the working directories", rule)
@@ -104,10 +106,21 @@ class RulePermissions:
             return self._asked("it changes a file", rule)
         return self._asked("it is not known to be safe", rule)
 
+    def _edited(self, path: Path | None) -> Decision:
+        if path is not None and self._is_obeyed(path):
+            return self._asked("what is written there is obeyed by other programs")
+        return Allow("edits in the working directories are accepted")
+
     def _asked(self, reason: str, rule: Rule | None = None) -> Decision:
         if self.mode == "dontAsk":
             return Deny(f"{reason}, and this session does not ask.")
         return Ask(reason, "" if rule is None else str(rule))
+
+    def _is_obeyed(self, path: Path) -> bool:
+        root = self._workspace.root
+        # The project itself may lie below such a directory, as worktrees do.
+        inside = path.relative_to(root) if path.is_relative_to(root) else path
+        return not OBEYED.isdisjoint(inside.parts)
 
     def _is_own_file(self, path: Path | None) -> bool:
         """Results kept for the agent itself lie outside the project and are still its own."""
