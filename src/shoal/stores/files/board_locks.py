@@ -12,6 +12,7 @@ from shoal.stores.files.below_home import inside
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.record_locks import PATIENCE, RecordLock
+from shoal.stores.files.spare import Spare
 
 _NOTES = 32
 """Files in which the holder of a task's foreign lock notes it, for the one who comes after a death."""
@@ -60,8 +61,9 @@ class BoardLocks:
         assert self._lock is not None
         assert self._notes is not None
         assert self._beside is not None
-        note = self._notes.open(f"note-{int(task) % _NOTES}", os.O_RDWR | os.O_CREAT)
+        slot = f"note-{int(task) % _NOTES}"
+        note = self._notes.open(slot, os.O_RDWR | os.O_CREAT)
         leave.callback(os.close, note)
-        lock = ForeignLock(self._beside, f"{task}.json")
+        lock = ForeignLock(self._beside, f"{task}.json", Spare(self._notes, f"{slot}.spare"))
         await lock.take(note, self._lock.own.deadline)
         leave.callback(lock.release)
