@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from shoal.core.errors import LockUnavailable
 from shoal.stores.files.handles import Directory, refused
+from shoal.stores.files.spare import Spare
 
 STALE = 10.0
 """Seconds without a refresh after which anybody may take the lock over."""
@@ -59,10 +60,12 @@ class LockNote:
 class ForeignLock:
     """Taken while the flock of the same record is held, so that of our processes only one asks for it."""
 
-    __slots__ = ("_directory", "_mark", "_name", "_note", "_since", "_timer")
+    __slots__ = ("_directory", "_mark", "_name", "_note", "_since", "_spare", "_timer")
 
-    def __init__(self, directory: Directory, file: str) -> None:
+    def __init__(self, directory: Directory, file: str, spare: Spare | None = None) -> None:
+        """With a `spare` the lock is moved in and out instead of made and removed."""
         self._directory = directory
+        self._spare = spare
         self._name = f"{file}.lock"
         self._mark = Mark(0, 0)
         self._note: LockNote | None = None
@@ -93,12 +96,25 @@ class ForeignLock:
         if self._timer is not None:
             self._timer.cancel()
         if time.monotonic() - self._since <= REFRESH or self._seen() == self._mark:
-            with suppress(OSError):
-                os.rmdir(self._name, dir_fd=self._directory.fd)
+            self._remove()
         if self._note is not None:
             self._note.clear()
 
+    def _remove(self) -> None:
+        if self._spare is not None:
+            try:
+                self._spare.move_back(self._directory, self._name)
+            except OSError:
+                pass  # the spare's place is gone: the lock is removed instead
+            else:
+                return
+        with suppress(OSError):
+            os.rmdir(self._name, dir_fd=self._directory.fd)
+
     def _made(self) -> bool:
+        moved = None if self._spare is None else self._spare.move_to(self._directory, self._name)
+        if moved is not None:
+            return moved
         try:
             os.mkdir(self._name, 0o700, dir_fd=self._directory.fd)
         except FileExistsError:

@@ -15,6 +15,7 @@ from shoal.core.errors import LockUnavailable, StoreError
 from shoal.stores.files.flock_queue import flock, try_flock
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.spare import Spare
 
 PATIENCE = 15.0
 """Seconds until a lock counts as not to be had; longer than a foreign lock needs to become stale."""
@@ -115,7 +116,7 @@ class RecordLock:
     ) -> None:
         """`name` is the flock file in `locks`; `file`, in `beside`, is the file other programs also write."""
         self.own = OwnLock(locks, name, patience=patience)
-        self._foreign = (beside, file)
+        self._foreign = (beside, file, Spare(locks, f"{name}.spare"))
         self._held: ForeignLock | None = None
 
     def foreign(self) -> _Foreign:
