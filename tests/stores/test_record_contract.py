@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing as closing
 from contextlib import asynccontextmanager
 
 import pytest
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
+from shoal.stores.files.board import FileTaskBoard
+from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.stores.files.rosters import FileRosters
 from shoal.stores.memory_record import MemoryRecord
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
 
@@ -31,7 +35,29 @@ class InMemory:
         yield self._record.rosters
 
 
-STORES = {"memory": InMemory}
+class OnFiles:
+    """Each door is an object of its own, as another process has it."""
+
+    def __init__(self, home) -> None:
+        self._home = home
+
+    @asynccontextmanager
+    async def mailboxes(self):
+        async with closing(FileMailboxes(self._home, "roof", clock=SystemClock(), ids=Ids())) as boxes:
+            yield boxes
+
+    @asynccontextmanager
+    async def board(self):
+        async with closing(FileTaskBoard(self._home, "roof", clock=SystemClock(), ids=Ids())) as board:
+            yield board
+
+    @asynccontextmanager
+    async def rosters(self):
+        async with closing(FileRosters(self._home, clock=SystemClock())) as rosters:
+            yield rosters
+
+
+STORES = {"memory": InMemory, "files": OnFiles}
 
 
 def each(rules):
