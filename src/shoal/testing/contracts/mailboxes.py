@@ -8,7 +8,7 @@ from shoal.core.errors import BadName
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.record import Mailboxes
-from shoal.testing.contracts.rules import Doors, Rules, opened, refused, still_waiting, together
+from shoal.testing.contracts.rules import PROMPT, Doors, Rules, opened, refused, still_waiting, together
 
 RULES = Rules()
 ANN, BOB = AgentName("ann"), AgentName("bob")
@@ -164,7 +164,7 @@ async def a_post_wakes_who_waits_through_any_door(doors: Doors[Mailboxes]) -> No
     async with opened(doors, 2) as (boxes, others):
         await boxes.open(ANN)
         for n, writer in enumerate((boxes, others)):
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
                 waiting = group.create_task(boxes.wait(ANN))
                 assert await still_waiting(waiting)
                 await writer.post(ANN, _mail(f"m{n}"))
