@@ -17,6 +17,7 @@ from shoal.app.choosing import chosen_model
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
 from shoal.app.prompt import system_prompt
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
@@ -120,7 +121,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             instead=options.system_prompt,
             also=options.append_system_prompt,
         ),
-        tools=_tools(options, reach.shells),
+        tools=_tools(options, reach.shells, _between_agents(options, settings, record, session, ids, leave)),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -267,13 +268,31 @@ def _split(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(rule for flag in flags for rule in split_rules(flag))
 
 
-def _tools(options: Options, shells: Shells) -> dict[str, Tool]:
+def _between_agents(
+    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+) -> AgentsRecord:
+    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    home = settings.home if options.persist else record.directory
+    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    leave.push_async_callback(between.aclose)
+    return between
+
+
+def _tools(options: Options, shells: Shells, between: AgentsRecord) -> dict[str, Tool]:
     from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
     from shoal.tools.files import file_tools
+    from shoal.tools.tasks import task_tools
     from shoal.tools.webfetch import web_tools
 
-    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *options.tools)
+    tools = (
+        *file_tools(),
+        *shell_tools(shells),
+        *web_tools(),
+        *ask_tools(),
+        *task_tools(between.board_of, between.tell_assigned),
+        *options.tools,
+    )
     # A tool denied as a whole is not even shown to the model.
     denied = {rule.tool for rule in map(parse_rule, _split(options.disallowed_tools)) if rule.pattern is None}
     return {tool.schema.name: tool for tool in tools if tool.schema.name not in denied}
