@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,6 @@ from shoal.stores.files.below_home import inside
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.record_locks import PATIENCE, RecordLock
-from shoal.stores.files.spare import Spare
-
-_NOTES = 32
-"""Files in which the holder of a task's foreign lock notes it, for the one who comes after a death."""
 
 
 class BoardLocks:
@@ -26,24 +21,24 @@ class BoardLocks:
         self._home = home
         self._name = name
         self._patience = patience
-        self._notes: Directory | None = None
+        self._places: Directory | None = None
         self._lock: RecordLock | None = None
         self._beside: Directory | None = None
 
     def close(self) -> None:
-        if self._notes is not None:
-            self._notes.close()
-        self._notes = self._lock = self._beside = None
+        if self._places is not None:
+            self._places.close()
+        self._places = self._lock = self._beside = None
 
     @asynccontextmanager
     async def board(self, directory: Directory) -> AsyncIterator[None]:
         """`directory` holds the tasks."""
-        if self._lock is None or self._beside is not directory or self._notes is None or self._notes.gone:
+        if self._lock is None or self._beside is not directory or self._places is None or self._places.gone:
             self.close()
-            self._notes = inside(self._home, "shoal", "tasks", self._name)
+            self._places = inside(self._home, "shoal", "tasks", self._name)
             self._beside = directory
             self._lock = RecordLock(
-                self._notes, "lock", beside=directory, file=".lock", patience=self._patience
+                self._places, "lock", beside=directory, file=".lock", patience=self._patience
             )
         async with self._lock:
             yield
@@ -59,11 +54,8 @@ class BoardLocks:
 
     async def _take(self, task: TaskId, leave: AsyncExitStack) -> None:
         assert self._lock is not None
-        assert self._notes is not None
+        assert self._places is not None
         assert self._beside is not None
-        slot = f"note-{int(task) % _NOTES}"
-        note = self._notes.open(slot, os.O_RDWR | os.O_CREAT)
-        leave.callback(os.close, note)
-        lock = ForeignLock(self._beside, f"{task}.json", Spare(self._notes, f"{slot}.spare"))
-        await lock.take(note, self._lock.own.deadline)
+        lock = ForeignLock(self._beside, f"{task}.json", self._places)
+        await lock.take(self._lock.own.deadline)
         leave.callback(lock.release)

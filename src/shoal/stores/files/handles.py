@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import make_private, unwritable
+from shoal.stores.files.renaming import exchange
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking: a pipe put where a file should be must not stop the reader.
@@ -98,11 +99,13 @@ class Directory:
         finally:
             os.close(fd)
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """In place: for files that nobody reads before they are moved to where they belong."""
         fd = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             write_all(fd, content)
+            if durable:
+                os.fdatasync(fd)
         except OSError as error:
             raise unwritable(self.path / name, error) from error
         finally:
@@ -114,6 +117,22 @@ class Directory:
             os.rename(_plain(name), _plain(new_name), src_dir_fd=self.fd, dst_dir_fd=to.fd)
         except OSError as error:
             raise unwritable(to.path / new_name, error) from error
+
+    def swap(self, name: str, to: Directory, other: str) -> None:
+        """As `move`, but cheaper where the system can: the two change places, and the old one goes.
+
+        To rename over a file makes ext4 write the new one out at once, which costs 10 to 50 times as much
+        and protects from power loss only. Who wants that protection writes durably.
+        """
+        try:
+            if exchange(self.fd, _plain(name), to.fd, _plain(other)):
+                os.unlink(name, dir_fd=self.fd)
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise unwritable(to.path / other, error) from error
+        self.move(name, to, other)
 
     def replace(self, name: str, content: bytes) -> None:
         """A reader sees the old content or the new, never a part."""

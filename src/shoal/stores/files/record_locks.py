@@ -1,7 +1,7 @@
 """The lock of one record: our processes queue on a flock, then the lock that other programs know is taken.
 
-The flock is freed by the kernel the moment its holder dies, waits without polling, and tells the next holder
-what a dead one left behind. Code that runs while a lock is held does not await.
+The flock is freed by the kernel the moment its holder dies, and is waited for without polling. Code that runs
+while a lock is held does not await.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from shoal.core.errors import LockUnavailable, StoreError
 from shoal.stores.files.flock_queue import flock, try_flock
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
-from shoal.stores.files.spare import Spare
 
 PATIENCE = 15.0
 """Seconds until a lock counts as not to be had; longer than a foreign lock needs to become stale."""
@@ -33,11 +32,6 @@ class OwnLock:
         self._turn = asyncio.Lock()
         self._fd = -1
         self.deadline = 0.0
-
-    @property
-    def fd(self) -> int:
-        """The lock file, while the lock is held."""
-        return self._fd
 
     async def __aenter__(self) -> OwnLock:
         deadline = time.monotonic() + self._patience
@@ -116,7 +110,7 @@ class RecordLock:
     ) -> None:
         """`name` is the flock file in `locks`; `file`, in `beside`, is the file other programs also write."""
         self.own = OwnLock(locks, name, patience=patience)
-        self._foreign = (beside, file, Spare(locks, f"{name}.spare"))
+        self._foreign = (beside, file, locks)
         self._held: ForeignLock | None = None
 
     def foreign(self) -> _Foreign:
@@ -127,7 +121,7 @@ class RecordLock:
         await self.own.__aenter__()
         held = ForeignLock(*self._foreign)
         try:
-            await held.take(self.own.fd, self.own.deadline)
+            await held.take(self.own.deadline)
         except BaseException:
             await self.own.__aexit__(None, None, None)
             raise
@@ -151,7 +145,7 @@ class _Foreign:
         self._own = own
 
     async def __aenter__(self) -> ForeignLock:
-        await self._lock.take(self._own.fd, self._own.deadline)
+        await self._lock.take(self._own.deadline)
         return self._lock
 
     async def __aexit__(
