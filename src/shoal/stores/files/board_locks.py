@@ -83,7 +83,9 @@ class BoardLocks:
     async def _take(self, task: TaskId, deadline: float, leave: AsyncExitStack) -> None:
         assert self._beside is not None
         assert self._own is not None
-        lock = ForeignLock(self._beside, f"{task}.json", self._own)
+        # A spare for each flock: two who share one would have to make and remove directories.
+        spare = f"spare-of-slot-{int(task) % _SLOTS}"
+        lock = ForeignLock(self._beside, f"{task}.json", self._own, spare=spare)
         await lock.take(deadline)
         leave.callback(lock.release)
 
