@@ -163,7 +163,9 @@ def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change
     pairs += [(task, blocked) for blocked in change.add_blocks]
     if not pairs:
         return {}
-    unknown = sorted({end for pair in pairs for end in pair if end not in board}, key=int)
+    unknown = sorted(
+        {end for pair in pairs for end in pair if end not in board}, key=lambda end: (len(end), end)
+    )
     if unknown:
         raise TaskRefused(f"There is no task {', '.join(unknown)}, so nothing can wait for it or block it.")
     after = dict(board)

@@ -10,7 +10,7 @@ import msgspec
 from shoal.core.bodies import Body, PermissionUpdate, entitled
 from shoal.core.mail import Mail
 from shoal.wire.content import dump
-from shoal.wire.foreign import value_of
+from shoal.wire.foreign import converted, value_of
 
 
 def body_text(body: Body) -> str:
@@ -25,7 +25,7 @@ def read_body(text: str) -> Body | None:
     if not isinstance(value, Mapping):
         return None
     try:
-        body: Body = msgspec.convert(_with_known_updates(value), Body)
+        body: Body = converted(_with_known_updates(value), Body)  # type: ignore[arg-type]
     except msgspec.ValidationError:
         return None
     return body
@@ -54,7 +54,7 @@ def _known(updates: Any) -> Any:
 
 def _is_known(update: Any) -> bool:
     try:
-        msgspec.convert(update, PermissionUpdate)
+        converted(update, PermissionUpdate)  # type: ignore[arg-type]
     except msgspec.ValidationError:
         return False
     return True

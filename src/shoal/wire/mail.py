@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName
 from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid, Rejected, rewritten, shape, value_of
+from shoal.wire.foreign import Invalid, Rejected, converted, rewritten, shape, value_of
 
 EMPTY = b"[]\n"
 
@@ -158,6 +158,6 @@ def _occurrence_id(form: _Form, seen: dict[str, int]) -> str:
 
 def _checked(value: Any, raw: bytes) -> _Form | Rejected:
     try:
-        return msgspec.convert(value, _Form)
+        return converted(value, _Form)
     except msgspec.ValidationError as error:
         return Rejected(raw=raw, reason=shape(error))

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from shoal.core.names import AgentName, TeamName
 from shoal.core.roster import Member, Team
 from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid, Rejected, fields_of, for_people, rewritten, shape, value_of
+from shoal.wire.foreign import Invalid, Rejected, converted, fields_of, for_people, rewritten, shape, value_of
 
 
 class _MemberForm(Struct, rename="camel"):
@@ -52,9 +52,9 @@ class TeamFile(Struct, frozen=True, kw_only=True):
         """The file with the team as it is now; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
         before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
-        members: list[Raw] = [Raw(_member_bytes(member, before.get(member.name))) for member in team.members]
-        members += [Raw(rejected.raw) for rejected in self.rejected]
-        known = _known(team) | {"members": members}
+        members = [_member_bytes(member, before.get(member.name)) for member in team.members]
+        members += [rejected.raw for rejected in self.rejected]
+        known = _known(team, members)
         if "name" in fields:
             # The directory's name is the team's; the file may spell it in another way.
             del known["name"]
@@ -63,8 +63,9 @@ class TeamFile(Struct, frozen=True, kw_only=True):
 
 def team_bytes(team: Team) -> bytes:
     """The file of a team that is new."""
-    known = _known(team) | {"members": [Raw(_member_bytes(member, None)) for member in team.members]}
-    return for_people(dump({name: value for name, value in known.items() if value is not None}))
+    return for_people(
+        rewritten(b"{}", _known(team, [_member_bytes(member, None) for member in team.members]))
+    )
 
 
 def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
@@ -73,14 +74,14 @@ def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
     if isinstance(value, Invalid):
         return value
     try:
-        form = msgspec.convert(value, _TeamForm)
+        form = converted(value, _TeamForm)
     except msgspec.ValidationError as error:
         return Invalid(shape(error))
     members: dict[str, Member] = {}
     rejected: list[Rejected] = []
     for entry in form.members:
         try:
-            member = _member(msgspec.convert(entry, _MemberForm), name)
+            member = _member(converted(entry, _MemberForm), name)
         except msgspec.ValidationError as error:
             rejected.append(Rejected(raw=dump(entry), reason=shape(error)))
         else:
@@ -115,13 +116,14 @@ def _member(form: _MemberForm, team: TeamName) -> Member:
     )
 
 
-def _known(team: Team) -> dict[str, Any]:
+def _known(team: Team, members: list[bytes]) -> dict[str, Any]:
     return {
         "name": team.name,
         "description": team.description,
         "createdAt": team.created_at,
         "leadAgentId": team.lead_agent_id,
         "leadSessionId": team.lead_session_id,
+        "members": Raw(b"[%b]" % b",".join(members)),
     }
 
 

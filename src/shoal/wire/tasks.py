@@ -10,8 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from shoal.core.errors import BadName
 from shoal.core.names import AgentName, TaskId, task_id
 from shoal.core.tasks import Status, Task
-from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid, rewritten, shape, value_of
+from shoal.wire.foreign import Invalid, converted, rewritten, shape, value_of
 
 
 class _Form(Struct, rename="camel"):
@@ -46,7 +45,7 @@ class TaskFile(Struct, frozen=True, kw_only=True):
 
 def task_bytes(task: Task) -> bytes:
     """The file of a task that is new."""
-    return dump({name: value for name, value in _known(task).items() if value is not None})
+    return rewritten(b"{}", _known(task))
 
 
 def read_task(content: bytes, expected: TaskId | None = None) -> TaskFile | Invalid | None:
@@ -86,7 +85,7 @@ def _form(content: bytes) -> _Form | Invalid:
     if isinstance(value, Invalid):
         return value
     try:
-        return msgspec.convert(value, _Form)
+        return converted(value, _Form)
     except msgspec.ValidationError as error:
         return Invalid(shape(error))
 

@@ -19,6 +19,7 @@ MOST_UNREAD_BYTES = 256 << 10
 """Long messages fill the window sooner: what is rewritten for each post stays small."""
 MOST_READ = 8
 MOST_READ_BYTES = 16 << 10
+_UNREAD = b',"read":false,'
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -125,7 +126,14 @@ def rescued(content: bytes) -> Inbox:
 
 
 def _with(entry: Entry, *, read: bool) -> Entry:
-    return Entry(
-        mail=msgspec.structs.replace(entry.mail, read=read),
-        raw=settled(entry, read=read),
-    )
+    mail = msgspec.structs.replace(entry.mail, read=read)
+    return Entry(mail=mail, raw=_marked_in_place(entry.raw) or settled(entry, read=read))
+
+
+def _marked_in_place(raw: bytes) -> bytes | None:
+    """The entry as consumed, where that can be had without parsing; most entries are our own."""
+    # Without a second brace or a bracket nothing is nested, and a quote inside a string has a backslash:
+    # these bytes can be nothing but the field itself.
+    if raw.find(b"{", 1) >= 0 or b"[" in raw or b',"msg_id":"' not in raw or raw.count(_UNREAD) != 1:
+        return None
+    return raw.replace(_UNREAD, b',"read":true,')

@@ -59,7 +59,7 @@ class FileMailboxes:
     async def wait(self, owner: AgentName) -> None:
         box = self._box(owner)
         if self._watch is None and self._places is not None:
-            self._watch = DirectoryWatch(self._places.inboxes.path, self._look)
+            self._watch = DirectoryWatch(self._places.inboxes.path, self._look, named=self._told)
         await box.wait()
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
@@ -73,6 +73,11 @@ class FileMailboxes:
         places, self._places = self._places, None
         if places is not None:
             places.close()
+
+    def _told(self, names: set[str]) -> None:
+        for name in names:
+            if name.endswith(".json") and (box := self._boxes.get(name.removesuffix(".json"))) is not None:
+                box.wake()
 
     def _look(self) -> None:
         for box in self._boxes.values():
