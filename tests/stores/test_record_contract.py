@@ -8,6 +8,9 @@ import pytest
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
+from shoal.stores.files.board import FileTaskBoard
+from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.stores.files.rosters import FileRosters
 from shoal.stores.memory_record import MemoryRecord
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
 
@@ -31,7 +34,37 @@ class InMemory:
         yield self._record.rosters
 
 
-STORES = {"memory": InMemory}
+class OnFiles:
+    """Each door is what another process would have."""
+
+    def __init__(self, home) -> None:
+        self._home = home
+
+    @asynccontextmanager
+    async def mailboxes(self):
+        async with _closing(FileMailboxes(self._home, "roof", clock=SystemClock(), ids=Ids())) as boxes:
+            yield boxes
+
+    @asynccontextmanager
+    async def board(self):
+        async with _closing(FileTaskBoard(self._home, "roof", clock=SystemClock(), ids=Ids())) as board:
+            yield board
+
+    @asynccontextmanager
+    async def rosters(self):
+        async with _closing(FileRosters(self._home, clock=SystemClock())) as rosters:
+            yield rosters
+
+
+@asynccontextmanager
+async def _closing(store):
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+STORES = {"memory": InMemory, "files": OnFiles}
 
 
 def each(rules):
