@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import LockUnavailable, ShoalError, StoreError
+from shoal.core.errors import LockUnavailable, NoSuchInbox, ShoalError, StoreError
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail, Receipt, Standing
+from shoal.core.names import LEAD_NAME
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.inbox_file import (
@@ -177,7 +179,7 @@ class Mailbox:
 
     async def _write_posts(self) -> None:
         async with self._lock.own:
-            window = read_window(self._places.inboxes, self._file, self._window)
+            window = self._read()
             if isinstance(window, Window) and not self._owned_by_foreign():
                 self._window = window
                 if window.room[0] == 0 and not self._overflow.interrupted:
@@ -281,7 +283,7 @@ class Mailbox:
     async def _valid_window(self) -> Window:
         """The inbox as it is. Half a file is normal while another program writes: it is looked at again."""
         for pause in (*_LOOKS, None):
-            window = read_window(self._places.inboxes, self._file, self._window)
+            window = self._read()
             if isinstance(window, Window) and not window.rejected:
                 self._window = window
                 return window
@@ -290,11 +292,22 @@ class Mailbox:
         async with self._lock:
             return self._looked_at()
 
+    def _read(self) -> Window | Invalid:
+        window = read_window(self._places.inboxes, self._file, self._window)
+        # The lead's inbox is made with the first message to it.
+        if isinstance(window, Window) and window.content is None and self.owner != LEAD_NAME:
+            raise NoSuchInbox(f"{self.owner!r} has no inbox. There are inboxes of: {self._others()}.")
+        return window
+
+    def _others(self) -> str:
+        names = (Path(name) for name in self._places.inboxes.names())
+        return ", ".join(sorted(name.stem for name in names if name.suffix == ".json")) or "nobody"
+
     # While the locks are held
 
     def _looked_at(self) -> Window:
         """The inbox, while nobody else writes it: what is broken now stays broken, and is set aside."""
-        window = read_window(self._places.inboxes, self._file, self._window)
+        window = self._read()
         if isinstance(window, Invalid) or window.rejected:
             window = self._set_aside(window)
         self._overflow.recover(window.ids)
