@@ -1,7 +1,8 @@
 """Another program that uses the same inboxes. It knows the published shapes and locks, and nothing of Shoal.
 
 `python foreign_program.py INBOX early|late|reader COUNT`: `early` writes in place and
-gives no ids, `late` writes by rename and gives ids, `reader` consumes by removing, as a late owner does, and prints what it got.
+gives no ids, `late` writes by rename and gives ids, `reader` consumes by removing, as a late owner does, and
+prints what it got.
 """
 
 from __future__ import annotations
