@@ -11,7 +11,7 @@ from shoal.agent.agent import Bounds
 from shoal.agent.compaction import compact, shortened
 from shoal.core.entries import Compacted, Said
 from shoal.core.errors import ContextTooLong
-from shoal.core.events import ConversationCompacted
+from shoal.core.events import ConversationCompacted, Heard
 from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard, Price
@@ -48,6 +48,14 @@ class Reader:
             return "the end"
         self.read += 1
         return ToolUse(id=f"c{self.read}", name="page", input={"n": self.read})
+
+
+async def test_a_summary_is_not_heard_as_an_answer() -> None:
+    made = rig(None, model=ScriptedModel(Reader(20), card=SMALL), tools=[page])
+    await made.run("read the book")
+    assert made.of(ConversationCompacted)
+    heard = "".join(event.text for event in made.of(Heard) if event.kind == "text")
+    assert heard == "the end"
 
 
 @pytest.mark.spec("USR-10")
@@ -146,3 +154,19 @@ async def test_compaction_can_be_turned_off_by_a_setting() -> None:
     )
     await made.run()
     assert not made.of(ConversationCompacted)
+
+
+async def test_the_answer_is_limited_to_what_the_history_leaves_of_the_window() -> None:
+    asked: list[int | None] = []
+
+    def mind(request: Request) -> str:
+        asked.append(request.max_tokens)
+        return "short"
+
+    card = ModelCard(id="m", provider="x", window=10_000, max_output=6_000, price=Price(input=0, output=0))
+    made = rig(None, model=ScriptedModel(mind, card=card), bounds=Bounds(compact_at=1.0))
+    await made.run("short")
+    await made.run("word " * 4_000)
+    assert asked[0] is None
+    assert asked[1] is not None
+    assert 1_024 <= asked[1] < 5_000

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.core.errors import ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
+from shoal.core.errors import BudgetError, ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
 from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
-from shoal.testing import FakeClock
+from shoal.testing import FakeClock, chat_server
 
 
 def call(tool_name: str, call_id: str = "c1", **arguments: Any) -> ToolUse:
@@ -140,8 +140,9 @@ async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_th
         assert isinstance(last, Finished)
         assert last.reason == "interrupted"
         pid = int((tmp_path / "pid").read_text())
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+        async with asyncio.timeout(5):
+            while Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.01)
         assert (await finish(session, "go on")).text == "going on"
     results = [
         block
@@ -215,6 +216,47 @@ async def test_the_same_seed_clock_and_replies_give_the_same_journal_byte_for_by
     assert await run("first") == await run("second")
 
 
+@pytest.mark.spec("USR-30")
+async def test_a_recorded_run_can_be_played_in_another_place_on_another_day(tmp_path: Path) -> None:
+    recording = tmp_path / "run.jsonl"
+
+    async def work(place: str, *, days: int, **options: Any) -> Finished:
+        project = tmp_path / place
+        project.mkdir()
+        (project / "a.txt").write_text("one\n")
+        os.environ["SHOAL_HOME"] = str(tmp_path / f"{place}-home")
+        clock = FakeClock()
+        await clock.advance(days * 86_400)
+        async with shoal.open(cwd=project, mode="acceptEdits", clock=clock, **options) as session:
+            finished = await finish(session, "change the file")
+        assert (project / "a.txt").read_text() == "two\n"
+        return finished
+
+    here = tmp_path / "here" / "a.txt"
+    mind = [
+        call("Read", "c1", file_path=str(here)),
+        call("Write", "c2", file_path=str(here), content="two\n"),
+        f"changed {here}",
+    ]
+    first = await work("here", days=0, model=ScriptedModel(mind), record=recording)
+    assert str(tmp_path / "here") not in recording.read_text()
+    second = await work("there", days=40, model=f"replay:{recording}")
+    assert first.text == f"changed {here}"
+    assert second.text == f"changed {tmp_path / 'there' / 'a.txt'}"
+
+
+@pytest.mark.spec("USR-30")
+async def test_a_changed_prompt_misses_the_recording_loudly(tmp_path: Path) -> None:
+    recording = tmp_path / "run.jsonl"
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hello"]), record=recording) as session:
+        await finish(session, "say hello")
+    async with shoal.open(cwd=tmp_path, model=f"replay:{recording}") as session:
+        finished = await finish(session, "say goodbye")
+    assert finished.reason == "model_error"
+    assert "-say hello" in finished.detail
+    assert "+say goodbye" in finished.detail
+
+
 async def test_undo_brings_back_files_and_the_conversation(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("original\n")
     seen: list[int] = []
@@ -278,6 +320,41 @@ async def test_a_file_a_tool_wrote_is_on_the_record(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=model, mode="acceptEdits") as session:
         changed = [e for e in await events_of(session) if isinstance(e, FileChanged)]
     assert [(e.turn, e.path) for e in changed] == [(1, str(tmp_path / "a.txt"))]
+
+
+async def test_another_model_is_recorded_too_and_held_to_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "from the second"}]')
+    recording = tmp_path / "run.jsonl"
+    async with shoal.open(
+        cwd=tmp_path, model=ScriptedModel(["from the first"]), record=recording, max_budget_usd=1
+    ) as session:
+        await finish(session)
+        await session.set_model(f"scripted:{script}")
+        assert (await finish(session)).text == "from the second"
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
+        with pytest.raises(BudgetError, match="price of unheard-of"):
+            await session.set_model("anthropic:unheard-of")
+        assert session.agent.model.card.id == "scripted"
+    assert len(recording.read_text().splitlines()) == 2
+
+
+async def test_a_server_of_ones_own_is_asked_for_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with chat_server(["hello"], models=["my-model"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        async with shoal.open(cwd=tmp_path) as session:
+            assert session.agent.model.card.id == "my-model"
+            assert (await finish(session)).text == "hello"
+
+
+async def test_a_rule_that_names_no_tool_is_noted(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), disallowed_tools=["Bsah Edit"]) as session:
+        assert session.notes == ["The rule Bsah names no tool here. Is Bash meant?"]
+        assert "Edit" not in session.agent.tools
 
 
 async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:

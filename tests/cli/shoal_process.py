@@ -30,8 +30,8 @@ class Ran(Struct, frozen=True, kw_only=True):
 
     @property
     def result(self) -> dict[str, Any]:
-        """The object of `--output-format json`, or the last line of stream-json."""
-        return self.lines[-1]
+        """The object of `--output-format json`, or the last one of stream-json."""
+        return [line for line in self.lines if line["type"] == "result"][-1]
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -50,7 +50,11 @@ class Program:
 
     @asynccontextmanager
     async def started(
-        self, *arguments: str | bytes, prefix: tuple[str, ...] = (), **env: str
+        self,
+        *arguments: str | bytes,
+        prefix: tuple[str, ...] = (),
+        stdout: int = asyncio.subprocess.PIPE,
+        **env: str,
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         process = await asyncio.create_subprocess_exec(
             *prefix,
@@ -61,7 +65,7 @@ class Program:
             cwd=self.project,
             env=os.environ | self.env | env,
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 24,
         )

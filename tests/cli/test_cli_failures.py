@@ -124,6 +124,16 @@ async def test_output_that_cannot_be_written_is_an_error(shoal: Program) -> None
     assert "Standard output cannot be written" in ran.err
 
 
+async def test_closed_standard_streams_are_nothing_to_stumble_over(shoal: Program, home: Path) -> None:
+    async with messages_server(["hi"]) as server:
+        shoal.talks_to(server)
+        closed = ("sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-')
+        ran = await shoal("-p", "hi", "--model", MODEL, prefix=closed)
+    assert ran.code == 0
+    (path,) = home.glob("projects/*/*.jsonl")
+    assert all(json.loads(line) for line in path.read_bytes().splitlines())
+
+
 async def test_usage_survives_a_failing_turn(shoal: Program, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
     async with messages_server([call("Read", file_path="a.txt"), unauthorized()]) as server:

@@ -11,7 +11,7 @@ from shoal_process import MODEL, Program, ended
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
 from shoal.testing import messages_server
-from shoal.testing.replies import Answer, Delay, call
+from shoal.testing.replies import Answer, Delay, Drip, call
 
 
 def prompts(server: object, request: int = 0) -> str:
@@ -73,6 +73,16 @@ async def test_quiet_leaves_stderr_empty(shoal: Program, project: Path) -> None:
     assert (ran.code, ran.text, ran.err) == (0, "done\n", "")
 
 
+async def test_verbose_tells_what_the_turn_took(shoal: Program) -> None:
+    usage = Usage(input_tokens=12_400, output_tokens=50)
+    async with messages_server([Answer(content=(Text(text="hi"),), usage=usage)]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "hello", "--model", MODEL, "--verbose")
+    assert ran.text == "hi\n"
+    assert "1 request · 12.4k tokens in · 50 out · $0.0" in ran.err
+    assert "claude-haiku-5-5 · session " in ran.err
+
+
 @pytest.mark.spec("USR-19")
 async def test_json_is_the_result_object_with_the_providers_own_count(shoal: Program) -> None:
     usage = Usage(input_tokens=1000, output_tokens=50, cache_read_input_tokens=7)
@@ -114,7 +124,7 @@ async def test_stream_json_tells_every_message_under_its_id_in_the_transcript(
 
 
 async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
-    async with messages_server(["one two three four"]) as server:
+    async with messages_server([["one two three four", Drip(seconds=0.02, size=200)]]) as server:
         shoal.talks_to(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)

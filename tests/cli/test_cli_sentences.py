@@ -28,7 +28,10 @@ from shoal.surfaces.cli.sentences import ending, explain, how_to_go_on
         (errors.NoModel("none"), "shoal demo"),
         (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
         (errors.MissingExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
-        (OSError(errno.ENOSPC, "No space left on device", "/h/x"), "The disk is full (/h/x). Make room"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/h/x"),
+            "No space is left to write (/h/x). Make room",
+        ),
         (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "SHOAL_HOME"),
         (KeyError("x"), "--debug"),
     ],

@@ -36,13 +36,17 @@ class Driver:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
         await self.process.stdin.drain()
 
+    async def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line: dict[str, Any] = json.loads(await self.process.stdout.readline())
+        self.heard.append(line)
+        return line
+
     async def until(self, kind: str, **like: Any) -> dict[str, Any]:
         """The next line of this type with these values."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             while True:
-                line = json.loads(await self.process.stdout.readline())
-                self.heard.append(line)
+                line = await self.hear()
                 if line["type"] == kind and all(line.get(key) == value for key, value in like.items()):
                     return line
 
@@ -154,3 +158,50 @@ async def test_prompts_may_come_from_a_plain_file(shoal: Program, project: Path)
         from_file = ("sh", "-c", 'exec "$0" "$@" <in.jsonl')
         ran = await shoal(*STREAMS, "--model", MODEL, prefix=from_file)
     assert (ran.code, ran.result["result"]) == (0, "from a file")
+
+
+def decision(asked: dict[str, Any], **body: Any) -> dict[str, Any]:
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": body}
+    return {"type": "control_response", "response": response}
+
+
+async def test_a_driving_program_is_asked_and_its_answer_counts(shoal: Program, project: Path) -> None:
+    mind = [call("Bash", command="touch a"), call("Bash", command="touch b"), "done"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with driven(shoal, "--permission-prompt-tool", "stdio") as driver:
+            await driver.say(user("make them"))
+            first = await driver.until("control_request")
+            assert first["request"]["subtype"] == "can_use_tool"
+            assert first["request"]["tool_name"] == "Bash"
+            assert first["request"]["input"]["command"] == "touch a"
+            await driver.say(decision(first, behavior="allow", updatedInput={"command": "touch changed"}))
+            second = await driver.until("control_request")
+            await driver.say(decision(second, behavior="deny", message="not that one"))
+            result = await driver.until("result")
+            assert (await ended(driver.process)).code == 0
+    assert sorted(path.name for path in project.iterdir()) == ["changed"]
+    assert [denial["tool_input"] for denial in result["permission_denials"]] == [{"command": "touch b"}]
+    assert "not that one" in str(server.requests[2].body["messages"][-1])
+    states = [line["state"] for line in driver.heard if line.get("subtype") == "session_state_changed"]
+    assert states == ["running", "requires_action", "running", "requires_action", "running"]
+
+
+async def test_questions_nobody_will_answer_are_refused_and_cancelled_ones_are_told(shoal: Program) -> None:
+    mind = [call("Bash", command="touch a"), call("Bash", command="touch b"), "could not"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with driven(shoal, "--permission-prompt-tool", "stdio") as driver:
+            await driver.say(user("first"))
+            asked = await driver.until("control_request")
+            await driver.say(request("r1", "interrupt"))
+            while not {"control_cancel_request", "result"} <= {line["type"] for line in driver.heard}:
+                await driver.hear()
+            (cancelled,) = (line for line in driver.heard if line["type"] == "control_cancel_request")
+            assert cancelled["request_id"] == asked["request_id"]
+            await driver.say(user("second"))
+            await driver.until("control_request")
+            ran = await ended(driver.process)
+    assert ran.code == 0
+    assert ran.result["result"] == "could not"
+    assert "hung up" in str(server.requests[2].body["messages"][-1])

@@ -59,6 +59,8 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--input-format", "stream-json"], "needs --output-format stream-json"),
         (["-p", "hi", "--include-partial-messages"], "needs --output-format stream-json"),
         (["-p", "hi", "--output-format=stream-json", "--input-format=stream-json"], "leave PROMPT out"),
+        (["-p", "hi", "--allowedTools", "Bash("], "--allowedTools: The parentheses"),
+        (["-p", "hi", "--disallowed-tools", "7"], "--disallowedTools: '7' is not a permission rule"),
         (["doctor", "--jsno"], "Did you mean '--json'?"),
     ],
 )
@@ -90,7 +92,7 @@ async def test_no_prompt_at_all_is_wrong_usage(shoal: Program) -> None:
 def test_rules_may_be_repeated_or_listed_with_parentheses_respected(
     value: list[str], rules: tuple[str, ...]
 ) -> None:
-    assert flags.rules(value) == rules
+    assert flags.rules(value, "--allowedTools") == rules
 
 
 @pytest.mark.parametrize(

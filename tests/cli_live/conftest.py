@@ -35,12 +35,13 @@ class Place:
         prompt: str | None = None,
         mode: str = "default",
         pace: float = 0.0,
+        resume: str = "",
         **env: str,
     ) -> Terminal:
         """`shoal` at a terminal, with a mind that says these steps."""
         script = self.home / f"script-{len(list(self.home.iterdir()))}.json"
         script.write_text(json.dumps(steps))
-        argv = [sys.executable, str(TALKER), str(script), mode, str(pace)]
+        argv = [sys.executable, str(TALKER), str(script), mode, str(pace), resume]
         terminal = Terminal(
             [*argv, prompt] if prompt else argv, cwd=self.project, env=environment(self.home, **env)
         )

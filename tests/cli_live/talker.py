@@ -1,4 +1,4 @@
-"""`shoal` at a terminal with a scripted mind: python talker.py SCRIPT MODE PACE [PROMPT]."""
+"""`shoal` at a terminal with a scripted mind: python talker.py SCRIPT MODE PACE RESUME [PROMPT]."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from shoal.models.scripted import ScriptedModel
 from shoal.surfaces.cli.interactive import interactive
 
 if __name__ == "__main__":
-    script, mode, pace, *prompt = sys.argv[1:]
+    script, mode, pace, resume, *prompt = sys.argv[1:]
     options = Options(
         model=ScriptedModel.from_file(Path(script), pace=float(pace)),
         mode=mode,  # type: ignore[arg-type]
+        continue_last=bool(resume),
     )
     sys.exit(interactive(options, prompt[0] if prompt else None))

@@ -8,8 +8,8 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -109,12 +109,22 @@ class Terminal:
         self.raw = ""
         self.status: int | None = None
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.execvpe(argv[0], list(argv), dict(env))
-        _open.add(self)
+        self._fd, terminal = pty.openpty()
         self.resize(columns, rows)
+        # Opened by the first process of a new session, a terminal becomes the one its Ctrl-C goes to.
+        opening = ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(terminal), *argv]
+        self._process = subprocess.Popen(
+            opening,
+            cwd=cwd,
+            env=env,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+        os.close(terminal)
+        self.pid = self._process.pid
+        _open.add(self)
 
     def __enter__(self) -> Terminal:
         return self
@@ -146,15 +156,13 @@ class Terminal:
             pass
         if self.status is None:
             assert time.monotonic() < end, f"it did not end. The screen:\n{self.screen.text}"
-            _, status = os.waitpid(self.pid, 0)
-            self.status = os.waitstatus_to_exitcode(status)
+            self.status = self._process.wait(end - time.monotonic())
         return self.status
 
     def close(self) -> None:
         if self.status is None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self.status = -signal.SIGKILL
+            self._process.kill()
+            self.status = self._process.wait()
         _open.discard(self)
         os.close(self._fd)
 

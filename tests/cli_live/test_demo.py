@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from cli_live.conftest import Place
 from shoal.app.demo.harbour import TESTS, changes, lay_out
 
@@ -20,7 +18,6 @@ def temporary(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.spec("SRF-03")
 def test_the_demo_repairs_its_project_for_real(place: Place, tmp_path: Path) -> None:
     terminal = place.shoal_at_terminal("demo", "--fast", "--keep", TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
@@ -61,6 +58,14 @@ def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     terminal = place.shoal_at_terminal("demo", "--fast", PATH=path, TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 1
     assert "The demo failed" in terminal.screen.text
+
+
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
+    terminal = place.shoal_at_terminal("demo", TMPDIR=str(temporary(tmp_path)))
+    terminal.wait_for("I run the")
+    terminal.type("\x03")
+    assert terminal.wait_for_end() == 130
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_the_project_fails_its_tests_before(tmp_path: Path) -> None:

@@ -47,6 +47,37 @@ def test_text_scrolls_above_what_is_drawn_anew(tmp_path: Path) -> None:
         assert "the end" not in terminal.screen.text
 
 
+def test_an_indented_line_goes_on_under_where_it_began(tmp_path: Path) -> None:
+    program = """
+import sys
+from shoal.surfaces.cli.screen import screen_for
+screen = screen_for(sys.stdout)
+screen.write("  one two three four five six seven eight nine ten\\n  /" + "p" * 60 + " end\\n")
+screen.close()
+"""
+    with drawn(program, tmp_path, columns=30) as terminal:
+        terminal.wait_for_end()
+        assert terminal.screen.lines[:2] == ["  one two three four five six", "  seven eight nine ten"]
+        # A path stays one piece: what breaks it is the terminal, which knows that it is one line.
+        assert "\n" + "  /" + "p" * 60 in terminal.raw.replace("\r\n", "\n")
+
+
+def test_a_long_word_that_comes_in_pieces_is_there_once(tmp_path: Path) -> None:
+    program = """
+import sys
+from shoal.surfaces.cli.screen import screen_for
+screen = screen_for(sys.stdout)
+screen.write("before\\n")
+for piece in range(12):
+    screen.write(f"piece{piece:02}")
+screen.close()
+"""
+    with drawn(program, tmp_path, columns=30) as terminal:
+        terminal.wait_for_end()
+        whole = "".join(f"piece{piece:02}" for piece in range(12))
+        assert terminal.screen.text == "\n".join(["before", whole[:30], whole[30:60], whole[60:]])
+
+
 def test_a_terminal_made_narrower_keeps_its_text(tmp_path: Path) -> None:
     program = """
 import sys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -116,6 +117,23 @@ def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
     terminal.wait_for("I heard you.")
 
 
+def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "be quick", "text": "Quick it is."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("be quick\r")
+    terminal.wait_for("told the agent")
+    terminal.type(CTRL_C)
+    terminal.wait_for(lambda text: "interrupted" in text and text.endswith("› be quick"))
+    terminal.type("\r")
+    terminal.wait_for("Quick it is.")
+
+
 @pytest.mark.parametrize(
     ("answer", "seen"),
     [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
@@ -187,7 +205,6 @@ def test_a_question_with_choices_is_answered_by_number(place: Place) -> None:
     terminal.wait_for("Blue it is.")
 
 
-@pytest.mark.spec("USR-10")
 def test_compact_lets_the_conversation_go_on_from_a_summary(place: Place) -> None:
     terminal = place.talk(
         {"match": "the first thing", "text": "noted the first thing"},
@@ -293,7 +310,7 @@ def test_without_a_terminal_it_runs_as_with_p_and_says_so(place: Place, tmp_path
     script = tmp_path / "script.json"
     script.write_text('[{"match": "from the pipe", "text": "Piped."}]')
     run = subprocess.run(
-        [sys.executable, str(TALKER), str(script), "default", "0"],
+        [sys.executable, str(TALKER), str(script), "default", "0", ""],
         cwd=place.project,
         env=environment(place.home),
         input="from the pipe",
@@ -304,3 +321,39 @@ def test_without_a_terminal_it_runs_as_with_p_and_says_so(place: Place, tmp_path
     )
     assert (run.returncode, run.stdout) == (0, "Piped.\n")
     assert "no terminal" in run.stderr
+
+
+def test_a_resumed_session_begins_with_where_it_stood(place: Place) -> None:
+    terminal = place.talk({"text": "The answer was forty-two."}, prompt="what was the answer?")
+    terminal.wait_for(lambda text: "forty-two" in text and is_at_prompt(text))
+    terminal.type(CTRL_D)
+    terminal.wait_for_end()
+    again = place.talk({"match": "sure?", "at": 1, "text": "Quite sure."}, resume="latest")
+    text = again.wait_for("forty-two.")
+    assert "› what was the answer?\nThe answer was forty-two." in text
+    again.type("sure?\r")
+    again.wait_for("Quite sure.")
+
+
+def test_a_signal_ends_the_program_in_order(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk({"tools": [bash(gate.command)]}, mode="bypassPermissions", prompt="go")
+    terminal.wait_for("Bash waiting")
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert terminal.wait_for_end() == 128 + signal.SIGTERM
+    assert "shoal --resume" in terminal.screen.text
+    assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
+
+
+def test_a_command_name_is_completed(place: Place) -> None:
+    terminal = place.talk({"text": "unused"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type("/he\t\r")
+    terminal.wait_for("/rewind [TURN]")
+
+
+def test_a_model_that_fails_is_told_with_what_to_do(place: Place) -> None:
+    terminal = place.talk({"match": "never"}, prompt="go")
+    text = terminal.wait_for(lambda text: "✗" in text and is_at_prompt(text))
+    assert "No step of the script" in text
+    assert text.count("✗") == 1

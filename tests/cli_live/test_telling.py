@@ -23,6 +23,7 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
+    Noted,
     PermissionDenied,
     RequestSent,
     RequestSettled,
@@ -65,9 +66,9 @@ def finished(call: str, tool: str, preview: str = "", *, is_error: bool = False)
     )
 
 
-def told(*events: Event, prompts: bool = False) -> str:
+def told(*events: Event, onlooker: bool = False) -> str:
     stream = io.StringIO()
-    telling = Telling(PlainScreen(stream), prompts=prompts)
+    telling = Telling(PlainScreen(stream), onlooker=onlooker)
     for event in events:
         telling.hear(event)
     return stream.getvalue()
@@ -96,9 +97,25 @@ def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
         started("a", "Bash", "make"),
         finished("a", "Bash", "ok"),
         TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
-        prompts=True,
+        onlooker=True,
     )
     assert text == "\n› Fix it.\n\nI look.\n\n● Bash make  → exit 0\n"
+
+
+def test_a_list_of_steps_is_shown_as_one() -> None:
+    todos = [
+        {"content": "Read the code", "status": "completed", "activeForm": "Reading"},
+        {"content": "Run the tests", "status": "in_progress", "activeForm": "Running"},
+        {"content": "Write it down", "status": "pending", "activeForm": "Writing"},
+    ]
+    text = told(
+        started("a", "TodoWrite", '{"todos": []}'),
+        returned("a", "TodoWrite", "The list is now:", todos=todos),
+        finished("a", "TodoWrite"),
+    )
+    assert text == (
+        "● TodoWrite  1 of 3 done\n    ☑ Read the code\n    ▸ Run the tests\n    ☐ Write it down\n"
+    )
 
 
 def test_an_answer_that_is_asked_again_is_marked_as_broken_off() -> None:
@@ -109,6 +126,24 @@ def test_an_answer_that_is_asked_again_is_marked_as_broken_off() -> None:
     )
     assert "Half an ans [broken off]\n  ⟳ asked again in 2.0 s (attempt 1): 529 overloaded\n" in text
     assert text.endswith("\nA whole answer.")
+
+
+def test_a_denied_call_says_so_once() -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    text = told(
+        started("a", "Bash", "rm x"),
+        Asked(agent=LEAD, question=question),
+        Answered(agent=LEAD, question="q", answer=Denied(reason="not today")),
+        PermissionDenied(agent=LEAD, call="a", tool="Bash", reason="not today"),
+        finished("a", "Bash", "Bash was not run: not today", is_error=True),
+    )
+    assert text.count("not today") == 1
+
+
+def test_one_who_looks_on_is_told_that_a_question_is_open() -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    assert "may Bash run?" in told(Asked(agent=LEAD, question=question), onlooker=True)
+    assert told(Asked(agent=LEAD, question=question)) == ""
 
 
 def test_an_end_is_told_once_though_two_events_tell_it() -> None:
@@ -123,9 +158,10 @@ def test_an_end_is_told_once_though_two_events_tell_it() -> None:
         duration_ms=1,
         duration_api_ms=1,
     )
+    # Who takes part hears both; a journal, and so one who looks on, has only the second.
     ended = TurnEnded(agent=LEAD, turn=1, reason="model_error", requests=0, detail="The key is wrong.")
     assert told(ended, end).count("The key is wrong.") == 1
-    assert told(end).count("The key is wrong.") == 1
+    assert told(ended, onlooker=True).count("The key is wrong.") == 1
 
 
 def test_what_a_tool_wrote_is_shown_without_its_control_codes() -> None:
@@ -150,14 +186,23 @@ def test_a_call_that_was_asked_about_has_one_line_on_a_terminal() -> None:
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
 
 
+def test_a_note_leaves_the_running_call_one_line() -> None:
+    screen = on_terminal(
+        started("a", "Bash", "make"),
+        Noted(agent=LEAD, text="Something to know."),
+        returned("a", "Bash", "", exit_code=0),
+        finished("a", "Bash"),
+    )
+    assert screen.lines == ["  Something to know.", "● Bash make  → exit 0", ""]
+
+
 def test_a_call_stays_one_line_however_much_it_says() -> None:
     screen = on_terminal(
         started("a", "Bash", "x" * 300),
         returned("a", "Bash", "y" * 300, exit_code=1),
         finished("a", "Bash", is_error=True),
-        PermissionDenied(agent=LEAD, call="b", tool="Bash", reason="no"),
     )
-    assert len([line for line in screen.lines if line]) == 2
+    assert len([line for line in screen.lines if line]) == 1
     assert all(len(line) < 80 for line in screen.lines)
 
 
@@ -187,6 +232,8 @@ def on_terminal(*events: Event) -> Seen:
     [
         ("Edit", "", {"added": 3, "removed": 1}, False, "+3 −1"),
         ("Read", "a\nb\n", None, False, "2 lines"),
+        ("Grep", "x", {"count": 4}, False, "4 found"),
+        ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
         ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ ended: it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),

@@ -75,7 +75,6 @@ def test_the_last_turn_that_changed_files_is_undone(place: Place, session: str) 
     assert "No turn of this session has changed a file" in nothing.stderr
 
 
-@pytest.mark.spec("USR-28")
 def test_what_a_person_changed_since_is_left_alone(place: Place, session: str) -> None:
     (place.project / "made.txt").write_text("mine\n")
     undone = place.shoal("undo", "2", "--yes")

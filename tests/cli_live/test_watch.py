@@ -31,6 +31,7 @@ def test_a_live_run_is_seen_as_it_happens_and_to_its_end(place: Place) -> None:
     assert f"session {session_of(place)}" in text
     assert "› go on" in text
     assert "I begin." in text
+    watch.wait_for("lead · Bash")
     gate.open()
     watch.wait_for("It is open now.")
     assert "→ exit 0 · gate opened" in watch.screen.text
@@ -39,6 +40,15 @@ def test_a_live_run_is_seen_as_it_happens_and_to_its_end(place: Place) -> None:
     assert talk.wait_for_end() == 0
     assert watch.wait_for_end() == 0
     assert "tokens" in watch.screen.lines[-2] + watch.screen.lines[-1]
+
+
+def test_a_run_is_found_before_anything_was_said_in_it(place: Place) -> None:
+    talk = place.talk({"text": "Hello."})
+    talk.wait_for("/help lists")
+    watch = place.shoal_at_terminal("watch")
+    watch.wait_for("session ")
+    talk.type("hi\r")
+    watch.wait_for("Hello.")
 
 
 def test_words_are_seen_while_they_are_said(place: Place) -> None:
@@ -66,7 +76,7 @@ def test_a_finished_run_is_printed_from_its_journal(place: Place) -> None:
     talk.wait_for_end()
     none_live = place.shoal("watch")
     assert none_live.returncode == 1
-    assert f"shoal watch {session_of(place)}" in none_live.stderr
+    assert f"shoal watch {session_of(place)[:8]}" in none_live.stderr
     printed = place.shoal("watch", session_of(place)[:8])
     assert printed.returncode == 0
     assert "I begin.\n\n● Bash echo hi  → exit 0\n\nAll done.\n" in printed.stdout

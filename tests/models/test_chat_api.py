@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from model_kit import GREP, READ, Ear, asking, events, http, openai_at, saying
 
-from shoal.core.errors import BadReply, Overloaded, StreamCut
+from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
 from shoal.core.messages import (
     MALFORMED,
     Base64Source,
@@ -23,12 +24,11 @@ from shoal.core.messages import (
 from shoal.core.requests import Reply, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
 from shoal.core.usage import Usage
 from shoal.models.catalogue import card_of
-from shoal.models.chat_body import Dialect, body_of
+from shoal.models.chat_body import Dialect, body_of, dialect_of
 from shoal.models.json_text import encoded
-from shoal.models.providers import _dialect
 from shoal.testing import Answer, call, chat_server
 from shoal.testing.chat_form import ChatForm
-from shoal.testing.replies import BrokenToolJson, Cut, StreamError
+from shoal.testing.replies import BrokenToolJson, Cut, HttpError, StreamError
 
 CARD = card_of("openai", "gpt-4.1")
 PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
@@ -257,20 +257,20 @@ def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
 
 
 def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
-    official = _dialect("openai", "gpt-5.1", "https://api.openai.com/v1")
+    official = dialect_of("openai", "gpt-5.1", "https://api.openai.com/v1")
     sent = body("Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_completion_tokens"] == 100
     assert sent["reasoning_effort"] == "high"
     assert "temperature" not in sent
-    local = _dialect("openai", "gpt-5.1", "http://localhost:8000/v1")
+    local = dialect_of("openai", "gpt-5.1", "http://localhost:8000/v1")
     sent = body("Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_tokens"] == 100
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
     assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
-    router = _dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    router = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
     assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
-    newest = _dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
+    newest = dialect_of("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
     assert body("Hi.", dialect=newest, tools=[READ])["reasoning_effort"] == "none"
 
 
@@ -282,3 +282,42 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     ]
     short, long = (encoded(body_of(asking(*turns[:n], tools=[READ]), CARD, Dialect())) for n in (1, 3))
     assert long.startswith(short.removesuffix(b"]}"))
+
+
+async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None:
+    def mind(body: Mapping[str, Any]) -> Any:
+        thoughts = [
+            message.get("reasoning_content") for message in body["messages"] if message["role"] == "assistant"
+        ]
+        if thoughts != ["of mine"]:
+            words = "Missing `reasoning_content` field in the assistant message at message index 2"
+            return HttpError(status=400, message=words)
+        return "Thanks."
+
+    history = (
+        user("Look."),
+        Message(
+            role="assistant",
+            content=(
+                Thinking(thinking="another's", signature="s"),
+                Thinking(thinking="of mine"),
+                ToolUse(id="call_12345", name="Read", input={}),
+            ),
+        ),
+        Message(role="user", content=(ToolResult(tool_use_id="call_12345", content="x"),)),
+    )
+    async with chat_server(mind) as server:
+        model = openai_at(server.url)
+        for _ in range(2):
+            assert (await model.reply(asking(*history, tools=[READ]), unheard)).message.text == "Thanks."
+        await model.aclose()
+        assert server.count == 3
+
+
+async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None:
+    words = "Missing `reasoning_content` field"
+    async with chat_server([HttpError(status=400, message=words)] * 2) as server:
+        model = openai_at(server.url)
+        with pytest.raises(BadRequest):
+            await model.reply(asking("Hi."), unheard)
+        await model.aclose()

@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
-from model_kit import anthropic_at, asking, events, http, listening, openai_at, whole_request
+from model_kit import Ear, anthropic_at, asking, events, http, listening, openai_at, whole_request
 
 from shoal.core.errors import BadRequest, ConnectionLost
-from shoal.core.requests import Delta, TextDelta, unheard
+from shoal.core.requests import Delta, Sent, TextDelta, unheard
 from shoal.models.connection import Connection, tls_context
 from shoal.testing import FakeClock, MockServer, messages_server
 from shoal.testing.messages_form import MessagesForm
+from shoal.testing.replies import Reset, Stale
 from shoal.testing.servers import serving
 
 HELLO = http(
@@ -119,6 +120,22 @@ async def test_a_connection_the_server_closed_is_not_used_again() -> None:
     async with serving(MockServer(MessagesForm(), ["Two."]), port=port):
         assert (await model.reply(asking("Hi."), unheard)).message.text == "Two."
         await model.aclose()
+
+
+async def test_a_kept_connection_that_died_unnoticed_costs_no_failure() -> None:
+    async with messages_server([["One.", Stale()], "Two."]) as server:
+        model, ear = anthropic_at(server.url), Ear()
+        await model.reply(asking("Hi."), ear)
+        assert (await model.reply(asking("Hi."), ear)).message.text == "Two."
+        await model.aclose()
+    assert len(ear.of(Sent)) == 2
+
+
+async def test_a_new_connection_that_dies_is_a_failure() -> None:
+    async with messages_server([Reset(), "Never asked."]) as server:
+        with pytest.raises(ConnectionLost):
+            await anthropic_at(server.url).reply(asking("Hi."), unheard)
+        assert server.count == 1
 
 
 async def test_a_connection_long_unused_is_not_used_again() -> None:

@@ -148,10 +148,18 @@ async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
     assert peak < 60_000_000
 
 
-async def test_a_reply_without_end_is_refused() -> None:
+async def test_a_line_without_end_is_refused() -> None:
     text = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + b"data: " + b"x" * (33 << 20)
     async with saying(text) as url:
         with pytest.raises(BadReply, match="more than 32 MB"):
+            await openai_at(url).reply(asking("Talk."), unheard)
+
+
+async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.models.hearing._REPLY_LIMIT", 1 << 20)
+    stream = events({"choices": [{"delta": {"content": "x" * 1_000}}]}) * 2_000
+    async with saying(http(stream, "Content-Type: text/event-stream")) as url:
+        with pytest.raises(BadReply, match="more than"):
             await openai_at(url).reply(asking("Talk."), unheard)
 
 

@@ -239,6 +239,44 @@ async def test_cancelled_agents_leave_their_places_to_others() -> None:
         await finished(clock, again)
 
 
+async def test_a_place_called_up_in_the_moment_of_cancelling_goes_to_the_next() -> None:
+    clock = FakeClock()
+    limiter = Limiter(clock, random.Random(7))
+    failing = await limiter.enter()
+    limiter.failed(failing, Overloaded("busy"))
+    limiter.leave(failing)
+    await clock.advance(2)
+    going = await limiter.enter()
+    second, third = (asyncio.ensure_future(limiter.enter()) for _ in range(2))
+    await asyncio.sleep(0)
+    limiter.leave(going)
+    second.cancel()
+    await asyncio.wait_for(third, 1)
+    assert second.cancelled()
+
+
+async def test_who_slept_through_a_failure_counts_among_those_who_try_after_it() -> None:
+    clock = FakeClock()
+    limiter = Limiter(clock, random.Random(7))
+    turns = [await limiter.enter() for _ in range(4)]
+    limiter.failed(turns[0], RateLimited("slow"))
+    await clock.advance(2)
+    going = await limiter.enter()
+    limiter.failed(turns[1], RateLimited("slow", retry_after=10))
+    asleep = asyncio.ensure_future(limiter.enter())
+    await clock.advance(1)
+    limiter.failed(going, Overloaded("busy"))
+    for turn in (*turns, going):
+        limiter.leave(turn)
+    await clock.advance(20)
+    assert asleep.done()
+    another = asyncio.ensure_future(limiter.enter())
+    await clock.advance(1)
+    assert not another.done(), "one tries, and the others wait for what becomes of it"
+    limiter.answering(asleep.result())
+    await asyncio.wait_for(another, 1)
+
+
 async def test_each_model_has_one_limiter() -> None:
     limiters = Limiters(FakeClock(), random.Random(7))
     assert limiters.of("anthropic", "a") is limiters.of("anthropic", "a")

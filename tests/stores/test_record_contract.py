@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing as closing
 from contextlib import asynccontextmanager
 
 import pytest
@@ -35,33 +36,25 @@ class InMemory:
 
 
 class OnFiles:
-    """Each door is what another process would have."""
+    """Each door is an object of its own, as another process has it."""
 
     def __init__(self, home) -> None:
         self._home = home
 
     @asynccontextmanager
     async def mailboxes(self):
-        async with _closing(FileMailboxes(self._home, "roof", clock=SystemClock(), ids=Ids())) as boxes:
+        async with closing(FileMailboxes(self._home, "roof", clock=SystemClock(), ids=Ids())) as boxes:
             yield boxes
 
     @asynccontextmanager
     async def board(self):
-        async with _closing(FileTaskBoard(self._home, "roof", clock=SystemClock(), ids=Ids())) as board:
+        async with closing(FileTaskBoard(self._home, "roof", clock=SystemClock(), ids=Ids())) as board:
             yield board
 
     @asynccontextmanager
     async def rosters(self):
-        async with _closing(FileRosters(self._home, clock=SystemClock())) as rosters:
+        async with closing(FileRosters(self._home, clock=SystemClock())) as rosters:
             yield rosters
-
-
-@asynccontextmanager
-async def _closing(store):
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 STORES = {"memory": InMemory, "files": OnFiles}

@@ -18,8 +18,11 @@ from shoal.wire.stream_json import (
     Init,
     Other,
     Prompt,
+    Responded,
     Result,
     answered,
+    asked,
+    cancelled,
     delta_event,
     incoming,
     message_line,
@@ -190,6 +193,26 @@ def test_control_requests_and_other_lines_are_told_apart() -> None:
     assert incoming(b'{"type":"keep_alive"}') == Other(type="keep_alive")
 
 
+def test_a_question_of_ours_and_its_answers() -> None:
+    assert asked("q1", "Bash", "toolu_1", {"command": "ls"}) == {
+        "type": "control_request",
+        "request_id": "q1",
+        "request": {
+            "subtype": "can_use_tool",
+            "tool_name": "Bash",
+            "input": {"command": "ls"},
+            "tool_use_id": "toolu_1",
+        },
+    }
+    assert cancelled("q1") == {"type": "control_cancel_request", "request_id": "q1"}
+    yes = b'{"subtype":"success","request_id":"q1","response":{"behavior":"allow"}}'
+    assert incoming(b'{"type":"control_response","response":%b}' % yes) == Responded(
+        id="q1", body={"behavior": "allow"}
+    )
+    failed = b'{"type":"control_response","response":{"subtype":"error","request_id":"q1","error":"gone"}}'
+    assert incoming(failed) == Responded(id="q1", error="gone")
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -202,6 +225,7 @@ def test_control_requests_and_other_lines_are_told_apart() -> None:
         (b'{"type":"user","message":{"role":"user","content":[{"type":"odd"}]}}', "no content"),
         (b'{"type":"user","message":{"role":"user","content":"  "}}', "no content"),
         (b'{"type":"control_request","request_id":"r"}', 'needs "request"'),
+        (b'{"type":"control_response","response":{}}', 'needs "response"'),
     ],
 )
 def test_a_line_of_another_shape_is_refused_with_what_is_wrong(line: bytes, complaint: str) -> None:

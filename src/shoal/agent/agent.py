@@ -22,6 +22,9 @@ from shoal.core.tools import Tool
 Tell: TypeAlias = Callable[[Event], Awaitable[None]]
 
 BYTES_PER_TOKEN = 4
+ROOM_FOR_ERROR = 1_024
+"""Tokens, because what came since the provider's last count is estimated."""
+LEAST_ANSWER = 1_024
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -71,9 +74,15 @@ class Agent(Struct, kw_only=True):
             system=self.system,
             messages=self.conversation.messages if messages is None else messages,
             tools=self.schemas,
-            max_tokens=self.bounds.max_tokens,
+            max_tokens=self._answer_limit(),
             thinking_tokens=self.bounds.thinking_tokens,
         )
+
+    def _answer_limit(self) -> int | None:
+        """Less than usual where the history leaves less room: some providers refuse what cannot fit."""
+        usual = self.bounds.max_tokens or self.model.card.max_output
+        left = self.model.card.window - self.context_tokens - ROOM_FOR_ERROR
+        return self.bounds.max_tokens if usual <= left else max(LEAST_ANSWER, left)
 
     async def add(
         self, message: Message, *, billing: Billing | None = None, meta: bool = False, summary: bool = False

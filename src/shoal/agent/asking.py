@@ -21,16 +21,19 @@ from shoal.core.requests import (
 class _Ear:
     """Turns what is heard of an answer into events; a retried request is a new request."""
 
-    __slots__ = ("agent", "request", "since")
+    __slots__ = ("agent", "aloud", "request", "since")
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, *, aloud: bool) -> None:
         self.agent = agent
+        self.aloud = aloud
         self.request = RequestId("")
         self.since = 0.0
 
     async def hear(self, delta: Delta) -> None:
         me, tell = self.agent.identity.agent, self.agent.tell
         match delta:
+            case TextDelta() | ThinkingDelta() | ToolInputDelta() if not self.aloud:
+                pass
             case TextDelta(text):
                 await tell(Heard(agent=me, kind="text", text=text))
             case ThinkingDelta(text):
@@ -59,9 +62,9 @@ class _Ear:
         await self.agent.tell(event)
 
 
-async def ask(agent: Agent, request: Request) -> tuple[Reply, RequestId]:
-    """The reply and the id of the request that brought it."""
-    ear = _Ear(agent)
+async def ask(agent: Agent, request: Request, *, aloud: bool = True) -> tuple[Reply, RequestId]:
+    """The reply and the id of the request that brought it. Not `aloud`, its words are for nobody to hear."""
+    ear = _Ear(agent, aloud=aloud)
     try:
         reply = await agent.model.reply(request, ear.hear)
     except ModelError as error:

@@ -49,7 +49,7 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
     attempt = messages
     while True:
         try:
-            reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])))
+            reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])), aloud=False)
         except ContextTooLong:
             shorter = shortened(attempt)
             if shorter == attempt:

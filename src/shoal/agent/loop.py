@@ -58,6 +58,7 @@ async def run(agent: Agent, prompt: Message) -> Ended:
 
         arrived = agent.inlet.take()
         if arrived:
+            parts.clear()
             await agent.add(Message(role="user", content=arrived))
         elif not calls:
             return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,10 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
-from shoal.app.prompt import system_prompt
+from shoal.app.prompt import date_line, system_prompt
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
+from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
@@ -28,9 +30,9 @@ from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model, Transcript
-from shoal.core.tools import Tool
+from shoal.models.stand_ins import StandIns
 from shoal.policy.permissions import RulePermissions
-from shoal.policy.rules import Rule, parse_rule, split_rules
+from shoal.policy.rules import Rule, parse_rule
 from shoal.runs.control import ControlServer
 from shoal.runs.desk import FileDesk
 from shoal.runs.inlet import Steering
@@ -101,14 +103,22 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     if history.lock is not None:
         leave.callback(history.lock.release)
 
-    async def choose(name: str | None) -> Model:
-        return await chosen_model(name, settings, options.clock, ids)
+    stand_ins = _stand_ins(options, settings, cwd, history)
 
-    model = await _model(options, choose)
-    leave.push_async_callback(model.aclose)
+    async def choose(name: str | Model | None) -> Model:
+        if name is None or isinstance(name, str):
+            name = await chosen_model(name, settings, options.clock, ids, stand_ins=stand_ins)
+        model = _recorded(name, options.record, stand_ins)
+        leave.push_async_callback(model.aclose)
+        return model
+
+    model = await choose(options.model)
     record = _record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
+    between = _between_agents(options, settings, record, session, ids, leave)
+    tools = all_tools(reach.shells, between, options.tools)
+    flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
         identity=identity,
@@ -120,7 +130,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             instead=options.system_prompt,
             also=options.append_system_prompt,
         ),
-        tools=_tools(options, reach.shells),
+        tools=left_of(tools, options.disallowed_tools),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -153,7 +163,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         turns_before=history.turns,
-        notes=(*settings.warnings, *history.notes),
+        notes=(*settings.warnings, *unknown_rules(flags, tools), *history.notes),
         started=started,
     )
 
@@ -195,9 +205,17 @@ async def _reach(
         permissions=_permissions(options, settings, workspace, record.directory),
         desk=desk,
         processes=processes,
-        shells=await leave.enter_async_context(shells),
+        shells=await _entered(shells, options, leave),
         granted=granted,
     )
+
+
+async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
+    await leave.enter_async_context(shells)
+    if options.attended:
+        # While the person types; unattended, a run that needs no shell starts none.
+        shells.prepare()
+    return shells
 
 
 def _project(cwd: Path | None) -> Path:
@@ -207,16 +225,24 @@ def _project(cwd: Path | None) -> Path:
     return project
 
 
-async def _model(options: Options, choose: Callable[[str | None], Awaitable[Model]]) -> Model:
-    if options.model is not None and not isinstance(options.model, str):
-        model = options.model
-    else:
-        model = await choose(options.model)
-    if options.record is None:
+def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History) -> StandIns:
+    """What of the requests differs between a recorded run and its replay."""
+    return StandIns(
+        {
+            "cwd": str(cwd),
+            "home": str(settings.home),
+            "session": history.session,
+            "date": date_line(options.clock),
+        }
+    )
+
+
+def _recorded(model: Model, path: Path | None, stand_ins: StandIns) -> Model:
+    if path is None:
         return model
     from shoal.models.replay import RecordingModel
 
-    return RecordingModel(model, options.record)
+    return RecordingModel(model, path, stand_ins)
 
 
 def _record(
@@ -256,27 +282,21 @@ def _permissions(
     return RulePermissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
-        allow=rules("allow", _split(options.allowed_tools)),
+        allow=rules("allow", rules_in(options.allowed_tools)),
         ask=rules("ask"),
-        deny=rules("deny", _split(options.disallowed_tools)),
+        deny=rules("deny", rules_in(options.disallowed_tools)),
         readable=[directory / "results"],
     )
 
 
-def _split(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(rule for flag in flags for rule in split_rules(flag))
-
-
-def _tools(options: Options, shells: Shells) -> dict[str, Tool]:
-    from shoal.tools.askuser import ask_tools
-    from shoal.tools.bash import shell_tools
-    from shoal.tools.files import file_tools
-    from shoal.tools.webfetch import web_tools
-
-    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *options.tools)
-    # A tool denied as a whole is not even shown to the model.
-    denied = {rule.tool for rule in map(parse_rule, _split(options.disallowed_tools)) if rule.pattern is None}
-    return {tool.schema.name: tool for tool in tools if tool.schema.name not in denied}
+def _between_agents(
+    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+) -> AgentsRecord:
+    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    home = settings.home if options.persist else record.directory
+    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    leave.push_async_callback(between.aclose)
+    return between
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.models.http import Deadlines
     from shoal.models.limiter import Limiters
     from shoal.models.providers import Access
+    from shoal.models.stand_ins import StandIns
 
 USUAL = "sonnet"
 """The alias asked for where a provider is configured and no model is named."""
@@ -26,8 +27,10 @@ USUAL = "sonnet"
 _limiters: WeakKeyDictionary[Clock, Limiters] = WeakKeyDictionary()
 
 
-async def chosen_model(name: str | None, settings: Settings, clock: Clock, ids: Ids) -> Model:
-    """Raises `NoModel`, `UnknownModel` or `SettingsError`."""
+async def chosen_model(
+    name: str | None, settings: Settings, clock: Clock, ids: Ids, *, stand_ins: StandIns | None = None
+) -> Model:
+    """Raises `NoModel`, `UnknownModel` or `SettingsError`. A recording is played with the `stand_ins`."""
     name = name or settings.model
     if name is None:
         return await _found(settings, clock, ids)
@@ -38,8 +41,9 @@ async def chosen_model(name: str | None, settings: Settings, clock: Clock, ids: 
         return ScriptedModel.from_file(Path(rest), clock=clock)
     if kind == "replay" and rest:
         from shoal.models.replay import ReplayModel
+        from shoal.models.stand_ins import NONE
 
-        return ReplayModel(Path(rest))
+        return ReplayModel(Path(rest), stand_ins or NONE)
     return _asked(name, settings, clock, ids)
 
 
@@ -47,10 +51,15 @@ async def _found(settings: Settings, clock: Clock, ids: Ids) -> Model:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
         return _asked(f"anthropic:{USUAL}", settings, clock, ids)
+    from shoal.models.providers import find_ollama, find_served
+
+    if access.openai_base_url:
+        # A server of one's own has models of its own; it is asked which.
+        served = await find_served(access.openai_base_url)
+        if served:
+            return _asked(f"openai:{served[0]}", settings, clock, ids)
     if access.openai_api_key:
         return _asked(f"openai:{USUAL}", settings, clock, ids)
-    from shoal.models.providers import find_ollama
-
     local = await find_ollama(ollama_url(settings))
     if local:
         return _asked(f"ollama:{local[0]}", settings, clock, ids)

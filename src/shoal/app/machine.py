@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-State: TypeAlias = Literal["ok", "warn", "bad"]
+State: TypeAlias = Literal["ok", "none", "warn", "bad"]
+"""`none` is for what is not there and need not be."""
 
 NETWORKED = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre"})
 NETWORKED_BY_FUSE = frozenset({"fuse.sshfs", "fuse.s3fs", "fuse.rclone"})

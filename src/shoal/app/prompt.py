@@ -26,12 +26,16 @@ def system_prompt(
         *(f"Also granted: {path}" for path in granted),
         f"Inside a git repository: {'yes' if _in_git(cwd) else 'no'}",
         f"Platform: {platform.system()} {platform.machine()}",
-        f"Date: {iso(clock.now())[:10]}",
+        date_line(clock),
     ]
     parts = [base.strip(), "Where you are\n" + "\n".join(facts)]
     if also:
         parts.append(also.strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def date_line(clock: Clock) -> str:
+    return f"Date: {iso(clock.now())[:10]}"
 
 
 def _own_prompt() -> str:

@@ -133,9 +133,9 @@ class Session:
 
     async def set_model(self, name: str) -> None:
         """Ask another model from the next request on."""
-        old = self.agent.model
-        self.agent.model = await self.parts.choose(name)
-        await old.aclose()
+        new = await self.parts.choose(name)
+        self.agent.purse.admit(new.card)
+        self.agent.model = new
 
     def set_mode(self, mode: Mode) -> None:
         self.parts.permissions.mode = mode

@@ -10,13 +10,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, ShoalError, StoreError
-from shoal.core.events import Event, Journaled, SessionEnded
+from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
 from shoal.core.ids import SessionId
 from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.places import run_directory
-from shoal.stores.files.sessions import list_sessions
 from shoal.wire.control import Gap, Subscribe
 from shoal.wire.journal import Unknown
 
@@ -32,24 +31,40 @@ class Run(Struct, frozen=True, kw_only=True):
         return run_directory(self.home, self.session)
 
     @property
+    def journal(self) -> Path:
+        return self.directory / "journal.jsonl"
+
+    @property
     def is_live(self) -> bool:
         return is_held(self.home, self.session)
 
 
 def live_runs(home: Path, cwd: Path) -> list[Run]:
-    """Those of this directory that a process works on now, the one with the newest words first."""
-    sessions = (glance.session for glance in list_sessions(home, str(cwd)))
-    return [Run(session=session, home=home) for session in sessions if is_held(home, session)]
+    """Those of this directory that a process works on now, the one with the newest event first."""
+    runs = (Run(session=SessionId(name), home=home) for name in _names(home))
+    live = [run for run in runs if run.is_live and _began_in(run) == str(cwd)]
+    return sorted(live, key=lambda run: run.journal.stat().st_mtime_ns, reverse=True)
+
+
+def _names(home: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in (home / "shoal" / "runs").iterdir())
+    except OSError:
+        return []
+
+
+def _began_in(run: Run) -> str:
+    started = (recorded.event for recorded in read_journal(run.journal))
+    return next((event.cwd for event in started if isinstance(event, SessionStarted)), "")
 
 
 def find_run(home: Path, name: str) -> Run:
     """The run of the session with this id, or whose id alone starts so."""
-    runs = home / "shoal" / "runs"
-    names = sorted(entry.name for entry in runs.iterdir()) if runs.is_dir() else []
+    names = _names(home)
     found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
     if len(found) != 1:
         why = f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
-        raise NoSuchSession(f"{name!r} names no run in {runs}: {why}.", path=runs)
+        raise NoSuchSession(f"{name!r} names no run in {home}: {why}.", path=home)
     return Run(session=SessionId(found[0]), home=home)
 
 
@@ -68,7 +83,7 @@ async def watch(run: Run) -> AsyncIterator[Seen]:
         if told.ended:
             return
         offset = told.offset
-    async for recorded in follow_journal(run.directory / "journal.jsonl", offset, alive=lambda: run.is_live):
+    async for recorded in follow_journal(run.journal, offset, alive=lambda: run.is_live):
         yield recorded.event
 
 
@@ -80,12 +95,11 @@ class _Told:
         self.ended = False
 
     async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Seen]:
-        journal = run.directory / "journal.jsonl"
         try:
             start = int((await client.request(Subscribe()))["offset"])
         except ShoalError:
             return
-        for recorded in read_journal(journal, self.offset):
+        for recorded in read_journal(run.journal, self.offset):
             if recorded.offset >= start:
                 break
             self.offset = recorded.next
@@ -99,5 +113,5 @@ class _Told:
             journaled += isinstance(event, Journaled)
             yield event
         # The run's process may have died between writing an event and telling it.
-        for recorded in islice(read_journal(journal, start), journaled):
+        for recorded in islice(read_journal(run.journal, start), journaled):
             self.offset = recorded.next

@@ -19,17 +19,21 @@ class Purse:
     """Shared by every agent of a run."""
 
     def __init__(self, limits: Limits, card: ModelCard) -> None:
-        if limits.max_usd is not None and card.price is None:
-            raise BudgetError(
-                f"A budget of ${limits.max_usd:g} cannot be kept: the price of {card.id} is not known. "
-                f'Add {{"{card.id}": {{"input": …, "output": …}}}} in settings.json under "shoal", "models", '
-                "or leave the budget out."
-            )
         self.limits = limits
         self.usage = Usage()
         self.usd = 0.0
         self.priced = True
         self.by_model: dict[str, tuple[Usage, float]] = {}
+        self.admit(card)
+
+    def admit(self, card: ModelCard) -> None:
+        """Raises `BudgetError` for a model whose spending could not be kept within the budget."""
+        if self.limits.max_usd is not None and card.price is None:
+            raise BudgetError(
+                f"A budget of ${self.limits.max_usd:g} cannot be kept: the price of {card.id} is not known. "
+                f'Add {{"{card.id}": {{"input": …, "output": …}}}} in settings.json under "shoal", "models", '
+                "or leave the budget out."
+            )
 
     def refusal(self) -> str | None:
         """Why no further request may be sent, if so."""

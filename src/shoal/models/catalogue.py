@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -110,6 +109,8 @@ def own_entry(name: str, value: Any) -> CardEntry:
 
 def similar(name: str, *, own: Mapping[str, Any] | None = None) -> list[str]:
     """Names a person may have meant."""
+    from difflib import get_close_matches
+
     rows = _catalogue().models
     names = {model for provider in rows.values() for model in provider if "*" not in model}
     bare = name.partition(":")[2] if name.partition(":")[0] in PROVIDERS else name

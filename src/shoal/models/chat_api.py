@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import structs
+
 from shoal.core.errors import BadRequest, ServerFault
 from shoal.core.messages import Text
 from shoal.core.requests import Delta, Hear, Reply, Request, Sent, TextDelta
@@ -15,15 +17,19 @@ from shoal.models.hearing import Listening
 from shoal.models.http import Endpoint
 from shoal.models.json_text import encoded
 
-_NO_TOOLS = re.compile(
-    r"not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice",
-    re.IGNORECASE,
+_NO_TOOLS = (
+    r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
 )
 """What servers say whose model, or whose start-up options, know no tools."""
 
+_MISSES_REASONING = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
+
 
 class ChatModel:
-    """A server that knows no tools says so at the first request; from then on they are emulated."""
+    """Servers differ in what they take; what one says about it is heeded from then on.
+
+    One that knows no tools has them emulated; one that wants a model's reasoning back gets it.
+    """
 
     def __init__(self, card: ModelCard, endpoint: Endpoint, dialect: Dialect) -> None:
         self._card = card
@@ -39,12 +45,22 @@ class ChatModel:
         if request.tools and self._emulates:
             return await self._reply_emulated(request, hear)
         try:
-            return await self._ask(encoded(body_of(request, self._card, self._dialect)), request, hear)
+            body = body_of(request, self._card, self._dialect)
+            return await self._ask(encoded(body), request, hear)
         except (BadRequest, ServerFault) as error:
-            if not request.tools or not _NO_TOOLS.search(str(error)):
+            if not self._learned(str(error), request):
                 raise
+        return await self.reply(request, hear)
+
+    def _learned(self, complaint: str, request: Request) -> bool:
+        """Whether the complaint says how this server wants to be asked, and was not known before."""
+        if request.tools and re.search(_NO_TOOLS, complaint):
             self._emulates = True
-            return await self._reply_emulated(request, hear)
+            return True
+        if re.search(_MISSES_REASONING, complaint) and not self._dialect.reasoning_back:
+            self._dialect = structs.replace(self._dialect, reasoning_back=True)
+            return True
+        return False
 
     async def _ask(self, body: bytes, request: Request, hear: Hear) -> Reply:
         assembly = ChatAssembly(self._endpoint.asked, request.messages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from shoal.core.messages import (
 )
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
+from shoal.models.catalogue import version_of
 from shoal.models.json_text import encoded
 from shoal.models.turns import alternating, has_words, seen
 
@@ -35,8 +37,25 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Send a limit also where the request has none."""
     thinking: Literal["effort", "budget", "unsaid"] = "unsaid"
     """How to ask for reasoning: a level, a number of tokens, or not at all."""
+    reasoning_back: bool = False
+    """The model's own reasoning is part of the history."""
     tools_forbid_thinking: bool = False
     """Tools are taken only together with the level "none"."""
+
+
+def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
+    if provider == "openrouter":
+        return Dialect(thinking="budget")
+    host = urlsplit(base_url).hostname or ""
+    if not host.endswith(("openai.com", "azure.com")):
+        # A small model of one's own may talk for ever; a hosted one has its own limit.
+        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
+    version = version_of(model)
+    return Dialect(
+        limit="max_completion_tokens",
+        thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
+        tools_forbid_thinking=version >= (5, 4),
+    )
 
 
 def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
@@ -61,7 +80,9 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     messages: list[dict[str, Any]] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    for role, blocks in alternating(request.messages, partial(_sendable, images=card.images)):
+    for role, blocks in alternating(
+        request.messages, partial(_sendable, images=card.images, back=dialect.reasoning_back)
+    ):
         messages += _assistant(blocks) if role == "assistant" else _user(blocks)
     body["messages"] = messages
     return body
@@ -84,10 +105,13 @@ def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     return limits
 
 
-def _sendable(block: ContentBlock, *, images: bool) -> ContentBlock | None:
+def _sendable(block: ContentBlock, *, images: bool, back: bool) -> ContentBlock | None:
     match block:
-        case Thinking() | RedactedThinking():
-            return None  # servers of this API take no reasoning back
+        case Thinking():
+            # A signature is another provider's, as is what it signs.
+            return block if back and not block.signature else None
+        case RedactedThinking():
+            return None
         case Text():
             return block if has_words(block) else None
         case Image():
@@ -110,10 +134,13 @@ def _assistant(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
         for block in blocks
         if isinstance(block, ToolUse)
     ]
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if thought := "".join(block.thinking for block in blocks if isinstance(block, Thinking)):
+        message["reasoning_content"] = thought
     if calls:
-        yield {"role": "assistant", "content": text or None, "tool_calls": calls}
-    elif text:
-        yield {"role": "assistant", "content": text}
+        message["tool_calls"] = calls
+    if calls or text:
+        yield message
 
 
 def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:

@@ -38,6 +38,8 @@ class Connection(asyncio.Protocol):
         self.fault: Exception | None = None
         self.finished = False
         """Its response is whole: the next request may use it."""
+        self.kept = False
+        """It has served a request before, and the other side may have closed it since."""
         self.idle_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -128,6 +130,7 @@ class Origin:
     def put(self, connection: Connection) -> None:
         if connection.finished and connection.reusable:
             connection.finished = False
+            connection.kept = True
             connection.idle_since = self._clock.monotonic()
             # The last one used is the first one taken, so that those too many grow old and are closed.
             self._idle.append(connection)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -21,23 +20,21 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
+from shoal.models.catalogue import similar
 from shoal.models.http1 import Head
 from shoal.models.json_text import decoded
 
 _SAID_LIMIT = 400
-_TOO_LONG = re.compile(
-    r"context.?length|context.?window|context.?size|prompt is too long|maximum context|too many tokens"
-    r"|exceed\w* (?:the )?(?:context|max\w* (?:input|prompt|number of tokens))|request_too_large",
-    re.IGNORECASE,
+# Plain text, not compiled: most runs never see an error.
+_TOO_LONG = (
+    r"(?i)context.?length|context.?window|context.?size|prompt is too long|maximum context|too many tokens"
+    r"|exceed\w* (?:the )?(?:context|max\w* (?:input|prompt|number of tokens))|request_too_large"
 )
-_NO_SUCH_MODEL = re.compile(
-    r"model_not_found|not a valid model|(?:unknown|no such|invalid) model|not_found_error.*model:"
-    r"|(?:model|deployment)\b.{0,80}?(?:not found|not exist|is unknown)",
-    re.IGNORECASE | re.DOTALL,
+_NO_SUCH_MODEL = (
+    r"(?is)model_not_found|not a valid model|(?:unknown|no such|invalid) model|not_found_error.*model:"
+    r"|(?:model|deployment)\b.{0,80}?(?:not found|not exist|is unknown)"
 )
-_NO_MONEY = re.compile(
-    r"insufficient_quota|credit balance is too low|insufficient (?:balance|credits)", re.IGNORECASE
-)
+_NO_MONEY = r"(?i)insufficient_quota|credit balance is too low|insufficient (?:balance|credits)"
 _TRANSIENT_TYPES: Mapping[str, type[Transient]] = {
     "overloaded": Overloaded,
     "unavailable": Overloaded,
@@ -57,8 +54,6 @@ class Asked(Struct, frozen=True, kw_only=True):
     url: str
     key_variable: str = ""
     """What a person sets to be let in; empty where no key is needed."""
-    similar: Sequence[str] = ()
-    """Names the person may have meant."""
 
     def fault(self, kind: type[ModelError], why: str, *, status: int | None = None) -> ModelError:
         return kind(why, provider=self.provider, model=self.model, status=status)
@@ -113,11 +108,11 @@ def _final_kind(status: int, known: str) -> type[ModelError] | None:
     """What asking again would not change, though its status may be one of passing trouble."""
     if status in (401, 403):
         return Unauthorized
-    if status == 402 or _NO_MONEY.search(known):
+    if status == 402 or re.search(_NO_MONEY, known):
         return BadRequest
-    if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(known)):
+    if status == 413 or (status in (400, 422, 500) and re.search(_TOO_LONG, known)):
         return ContextTooLong
-    if status == 404 or (status in (400, 422) and _NO_SUCH_MODEL.search(known)):
+    if status == 404 or (status in (400, 422) and re.search(_NO_SUCH_MODEL, known)):
         return UnknownModel
     return None
 
@@ -129,7 +124,8 @@ def _final_words(kind: type[ModelError], asked: Asked, status: int, said: str) -
         way = f"Set {asked.key_variable}." if asked.key_variable else "Check the key for this address."
         return f"{where} did not accept the key {words} {way}"
     if kind is UnknownModel:
-        meant = f" Did you mean {' or '.join(asked.similar)}?" if asked.similar else ""
+        close = similar(asked.model)
+        meant = f" Did you mean {' or '.join(close)}?" if close else ""
         check = " Check the model's name and the base URL."
         return f"{asked.provider} has no model {asked.model!r} at {asked.url} {words}{meant}{check}"
     if kind is ContextTooLong:
@@ -194,6 +190,8 @@ def retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | None:
         return max(0.0, float(value))
     except ValueError:
         pass
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
     except ValueError:

@@ -16,6 +16,8 @@ from shoal.models.http1 import Head, Malformed, Response
 from shoal.models.json_text import decoded
 
 _ERROR_BODY = 64 * 1024
+_AT_ONCE = 1.0
+"""Seconds; a provider that hangs up later may have worked on the request, and counted it."""
 _LOOK_LIMIT = 4 << 20
 _LINGER = 0.25
 """Seconds a whole answer's connection is given to end in order, so that it can be used again."""
@@ -31,6 +33,10 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     first_byte: float = 300.0
     gap: float = 120.0
     total: float = 3600.0
+
+
+class _Stale(Exception):
+    """A kept connection ended at once, without a byte of an answer."""
 
 
 class Endpoint:
@@ -68,6 +74,14 @@ class Endpoint:
             raise self._fault(StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s") from None
 
     async def _exchange(self, body: bytes, take: Take) -> None:
+        try:
+            await self._post(body, take)
+        except _Stale:
+            # Closed while it was kept: the request was never taken, so that it may be sent once more.
+            self._origin.close()
+            await self._post(body, take)
+
+    async def _post(self, body: bytes, take: Take) -> None:
         connection = await self._connected()
         try:
             connection.send(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
@@ -95,14 +109,17 @@ class Endpoint:
     async def _answer(self, connection: Connection, take: Take) -> None:
         response = Response()
         content = b""
-        patience = self._deadlines.first_byte
+        began = False
+        asked_at = self._clock.monotonic()
         while response.head is None:
-            data = await self._read(connection, patience)
+            data = await self._read(connection, self._deadlines.gap if began else self._deadlines.first_byte)
             if not data:
+                if connection.kept and not began and self._clock.monotonic() - asked_at < _AT_ONCE:
+                    raise _Stale
                 why = f": {connection.fault}" if connection.fault else ""
                 raise self._fault(ConnectionLost, f"closed the connection without an answer{why}")
             content = response.feed(data)
-            patience = self._deadlines.gap
+            began = True
         if not _is_stream(response.head):
             raise await self._refused(connection, response, response.head, content)
         unpacked = _unpacker(response.head)

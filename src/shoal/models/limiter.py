@@ -79,11 +79,10 @@ class Limiter:
         try:
             return await place
         except BaseException:
-            # Called up in the same moment as cancelled: the turn goes to the next in the queue.
+            # Called up in the moment of being cancelled: the turn goes to the next in the queue. A place that
+            # was only cancelled is passed over.
             if place.done() and not place.cancelled():
                 self.leave(place.result())
-            else:
-                self._queue.remove(place)
             raise
 
     def leave(self, turn: Turn) -> None:

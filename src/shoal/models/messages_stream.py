@@ -107,8 +107,8 @@ class MessageAssembly:
         elif part.kind == "thinking" and first.get("thinking"):
             self._grow(part, {"type": "thinking_delta", "thinking": first["thinking"]})
         elif part.kind == "tool_use":
-            first["id"]
-            self.heard.append(ToolInputDelta(name=first["name"], size=0))
+            name, _ = first["name"], first["id"]  # without either it makes no sense
+            self.heard.append(ToolInputDelta(name=name, size=0))
 
     def _grow(self, part: _Part, delta: Mapping[str, Any]) -> None:
         match delta.get("type"):

@@ -13,7 +13,6 @@ from shoal.core.errors import UnknownModel
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 from shoal.models import catalogue
-from shoal.models.chat_body import Dialect
 from shoal.models.faults import Asked
 from shoal.models.http import Deadlines, Endpoint, fetched
 
@@ -69,7 +68,6 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
         model=card.id,
         url=_joined(base, *paths),
         key_variable=known.key_variable,
-        similar=catalogue.similar(card.id),
     )
     endpoint = Endpoint(
         asked,
@@ -83,8 +81,9 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
 
         return MessagesModel(card, endpoint)
     from shoal.models.chat_api import ChatModel
+    from shoal.models.chat_body import dialect_of
 
-    return ChatModel(card, endpoint, _dialect(provider, card.id, base))
+    return ChatModel(card, endpoint, dialect_of(provider, card.id, base))
 
 
 def usual_deadlines(provider: str) -> Deadlines:
@@ -106,21 +105,6 @@ def _headers(api: str, access: Access) -> dict[str, str]:
     return {"Authorization": f"Bearer {key or token}"} if key or token else {}
 
 
-def _dialect(provider: str, model: str, base_url: str) -> Dialect:
-    if provider == "openrouter":
-        return Dialect(thinking="budget")
-    host = urlsplit(base_url).hostname or ""
-    if not host.endswith(("openai.com", "azure.com")):
-        # A small model of one's own may talk for ever; a hosted one has its own limit.
-        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
-    version = catalogue.version_of(model)
-    return Dialect(
-        limit="max_completion_tokens",
-        thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
-        tools_forbid_thinking=version >= (5, 4),
-    )
-
-
 def _joined(base_url: str, version: str, path: str) -> str:
     """The address of a request; a base URL may end before, after or with its version, or be whole."""
     url = urlsplit(base_url.strip())
@@ -140,3 +124,12 @@ async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> li
     if not isinstance(rows, list):
         return []
     return [row["name"] for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)]
+
+
+async def find_served(base_url: str, *, within: float = 1.0) -> list[str]:
+    """The models that a server of one's own offers; none when it does not say quickly."""
+    found = await fetched(f"{base_url.rstrip('/')}/models", clock=SystemClock(), within=within)
+    rows: Any = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        return []
+    return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]

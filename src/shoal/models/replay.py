@@ -2,6 +2,7 @@
 
 A recording is a JSONL file, one line per exchange: `hash` of what was asked, `request` (system, tools,
 messages and the settings that are not defaults), `reply`, `card`, and `heard`, the sizes of the text deltas.
+What differs between two runs of one job is recorded as a stand-in.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from shoal.core.requests import (
     unheard,
 )
 from shoal.core.usage import ModelCard
+from shoal.models.stand_ins import NONE, StandIns
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 # Replies keep their order of keys, so that a replayed run writes the same bytes as the recorded one.
@@ -43,7 +45,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     hash: str
     card: ModelCard
     request: msgspec.Raw
-    reply: Reply
+    reply: msgspec.Raw
     heard: tuple[int, ...] = ()
     """How many characters each text delta had."""
 
@@ -71,9 +73,10 @@ def _hash(asked: bytes) -> str:
 class RecordingModel:
     """Another model, with every whole exchange appended to a file. A file that exists grows."""
 
-    def __init__(self, inner: Model, path: Path) -> None:
+    def __init__(self, inner: Model, path: Path, stand_ins: StandIns = NONE) -> None:
         self._inner = inner
         self._path = path
+        self._stand_ins = stand_ins
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
@@ -87,7 +90,7 @@ class RecordingModel:
 
     async def reply(self, request: Request, hear: Hear = unheard) -> Reply:
         # Taken before the answer, for the caller's list of messages may grow meanwhile.
-        asked = canonical(request)
+        asked = self._stand_ins.hide(canonical(request))
         heard: list[int] = []
 
         async def listen(delta: Delta) -> None:
@@ -104,7 +107,7 @@ class RecordingModel:
             hash=_hash(asked),
             card=self._inner.card,
             request=msgspec.Raw(asked),
-            reply=reply,
+            reply=msgspec.Raw(self._stand_ins.hide(_encode(reply))),
             heard=tuple(heard),
         )
         self._append(_encode(line) + b"\n")
@@ -131,8 +134,9 @@ class RecordingModel:
 class ReplayModel:
     """Says what was recorded for the same question; for equal questions in the order of the recording."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stand_ins: StandIns = NONE) -> None:
         self._path = path
+        self._stand_ins = stand_ins
         self._recorded = read_recording(path)
         self._waiting: dict[str, deque[Exchange]] = {}
         for exchange in self._recorded:
@@ -143,16 +147,17 @@ class ReplayModel:
         return self._recorded[0].card
 
     async def reply(self, request: Request, hear: Hear = unheard) -> Reply:
-        asked = canonical(request)
+        asked = self._stand_ins.hide(canonical(request))
         waiting = self._waiting.get(_hash(asked))
         if not waiting:
             raise self._mismatch(asked, known=waiting is not None)
         exchange = waiting.popleft()
+        reply = msgspec.json.decode(self._stand_ins.show(bytes(exchange.reply)), type=Reply)
         await hear(Sent())
         if hear is not unheard:
-            for delta in _deltas(exchange):
+            for delta in _deltas(reply, exchange.heard):
                 await hear(delta)
-        return exchange.reply
+        return reply
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -180,11 +185,13 @@ def read_recording(path: Path) -> list[Exchange]:
         content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"The recording {path} cannot be read: {error.strerror}.", path=path) from error
-    decoder = msgspec.json.Decoder(Exchange)
+    decoder, replies = msgspec.json.Decoder(Exchange), msgspec.json.Decoder(Reply)
     exchanges = []
     for number, line in enumerate(content.splitlines(), 1):
         try:
-            exchanges.append(decoder.decode(line))
+            exchange = decoder.decode(line)
+            replies.decode(exchange.reply)
+            exchanges.append(exchange)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"The recording {path} is broken in line {number}: {error}. Record the run again, or delete "
@@ -197,10 +204,10 @@ def read_recording(path: Path) -> list[Exchange]:
     return exchanges
 
 
-def _deltas(exchange: Exchange) -> Iterator[Delta]:
+def _deltas(reply: Reply, heard: Sequence[int]) -> Iterator[Delta]:
     """What was heard, cut where it was cut then."""
-    sizes = iter(exchange.heard)
-    for block in exchange.reply.message.content:
+    sizes = iter(heard)
+    for block in reply.message.content:
         match block:
             case Thinking():
                 yield ThinkingDelta(block.thinking)

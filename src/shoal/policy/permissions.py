@@ -16,7 +16,18 @@ from shoal.policy.rules import Rule, rule_for_command, rule_for_path, rule_forbi
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
-HARMLESS = frozenset({"TodoWrite", "AskUserQuestion", "BashOutput", "KillShell"})
+HARMLESS = frozenset(
+    {
+        "TodoWrite",
+        "AskUserQuestion",
+        "BashOutput",
+        "KillShell",
+        "TaskCreate",
+        "TaskGet",
+        "TaskList",
+        "TaskUpdate",
+    }
+)
 _PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
 
 
@@ -59,7 +70,7 @@ class RulePermissions:
         if self.mode == "bypassPermissions":
             return Allow("permissions are skipped")
         if call.name in HARMLESS:
-            return Allow("it changes nothing outside the conversation")
+            return Allow("it changes nothing outside the work of the agents")
         inside = path is None or self._workspace.contains(path)
         if call.name in READ_TOOLS and (inside or self._is_own_file(path)):
             return Allow("it reads inside the working directories")

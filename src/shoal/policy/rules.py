@@ -33,7 +33,18 @@ def parse_rule(text: str, source: str = "") -> Rule:
 
 def split_rules(text: str) -> list[str]:
     """The rules in a flag's value: separated by commas or blanks outside parentheses."""
-    return [part for part in re.findall(r"(?:[^\s,(]+(?:\([^)]*\))?)", text) if part]
+    rules: list[str] = []
+    depth = start = 0
+    for at, character in enumerate(f"{text},"):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and (character == "," or character.isspace()):
+            if at > start:
+                rules.append(text[start:at])
+            start = at + 1
+    if depth != 0:
+        # Half a pattern read as none would be a rule about every use of the tool.
+        raise SettingsError(f"The parentheses in {text!r} do not match: write Tool or Tool(pattern).")
+    return rules
 
 
 def rule_for_path(rule: Rule, path: Path, root: Path) -> bool:

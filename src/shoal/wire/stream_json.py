@@ -16,6 +16,8 @@ from shoal.wire.content import load, message_from
 
 Subtype: TypeAlias = Literal["success", "error_max_turns", "error_max_budget_usd", "error_during_execution"]
 
+State: TypeAlias = Literal["running", "requires_action", "idle"]
+
 _SUBTYPES: dict[EndReason, Subtype] = {
     "done": "success",
     # An API failure is a success of the program that is an error of the answer: readers look at `is_error`.
@@ -51,7 +53,7 @@ class StateChanged(Line, frozen=True, kw_only=True, tag_field="type", tag="syste
     """Whether a turn is running; only a program that feeds us by stream-json is told."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
-    state: Literal["running", "idle"]
+    state: State
     session_id: str
     uuid: str
 
@@ -170,6 +172,17 @@ def refused(request_id: str, error: str) -> dict[str, Any]:
     return {"type": "control_response", "response": inner}
 
 
+def asked(request_id: str, tool: str, call: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A request of ours: may this tool run?"""
+    request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": call}
+    return {"type": "control_request", "request_id": request_id, "request": request}
+
+
+def cancelled(request_id: str) -> dict[str, Any]:
+    """An answer to that request of ours is no longer needed."""
+    return {"type": "control_cancel_request", "request_id": request_id}
+
+
 def _block(block: ContentBlock) -> Any:
     raw = msgspec.to_builtins(block)
     if isinstance(block, Thinking):
@@ -194,13 +207,21 @@ class Control(Struct, frozen=True, kw_only=True):
     body: Mapping[str, Any]
 
 
+class Responded(Struct, frozen=True, kw_only=True):
+    """A `control_response` line: the answer to a request of ours."""
+
+    id: str
+    body: Mapping[str, Any] = {}
+    error: str = ""
+
+
 class Other(Struct, frozen=True, kw_only=True):
     """A line of a type that asks nothing of us, such as `keep_alive`."""
 
     type: str
 
 
-Incoming: TypeAlias = Prompt | Control | Other
+Incoming: TypeAlias = Prompt | Control | Responded | Other
 
 
 class BadLine(ShoalError):
@@ -218,10 +239,21 @@ def incoming(line: bytes) -> Incoming:
             if not isinstance(request, Mapping) or not isinstance(request.get("subtype"), str):
                 raise BadLine('a control_request needs "request": {"subtype": …}')
             return Control(id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request)
+        case "control_response":
+            return _responded(raw.get("response"))
         case str() as other:
             return Other(type=other)
         case _:
             raise BadLine('it has no "type"; lines are {"type": "user", "message": {…}} or control requests')
+
+
+def _responded(response: object) -> Responded:
+    if not isinstance(response, Mapping) or not isinstance(response.get("request_id"), str):
+        raise BadLine('a control_response needs "response": {"request_id": …}')
+    if response.get("subtype") == "error":
+        return Responded(id=response["request_id"], error=str(response.get("error") or "it failed"))
+    body = response.get("response")
+    return Responded(id=response["request_id"], body=body if isinstance(body, Mapping) else {})
 
 
 def _object(line: bytes) -> Mapping[str, Any]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.resources import as_file, files
+import shutil
+import sysconfig
+import tempfile
+from importlib.resources import files
+from pathlib import Path
 
 from shoal.core.clock import SystemClock
 from shoal.core.usage import ModelCard, Price
@@ -23,7 +27,17 @@ class _NoWaiting(SystemClock):
 
 
 def mind(*, fast: bool) -> ScriptedModel:
-    with as_file(files("shoal.app.demo") / "script.toml") as script:
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as script:
+        script.write(_script())
+        script.flush()
         if fast:
-            return ScriptedModel.from_file(script, card=CARD, clock=_NoWaiting())
-        return ScriptedModel.from_file(script, card=CARD, pace=PACE)
+            return ScriptedModel.from_file(Path(script.name), card=CARD, clock=_NoWaiting())
+        return ScriptedModel.from_file(Path(script.name), card=CARD, pace=PACE)
+
+
+def _script() -> str:
+    """Where searching is not installed, an agent does without it, and so does the script."""
+    text = (files("shoal.app.demo") / "script.toml").read_text(encoding="utf-8")
+    if shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts")):
+        return text
+    return "\n".join(line for line in text.splitlines() if 'name = "Grep"' not in line)

@@ -101,56 +101,66 @@ class FileTaskBoard:
             before = await self._delete(task)
             return before, before
         self._known(task)
-        async with self._held() as index:
-            ends = (*change.add_blocks, *change.add_blocked_by)
-            involved = {task, *(end for end in ends if end in index.tasks)}
-            async with self._locks.tasks(involved):
-                files = {name: file for name in involved if (file := self._files.fresh(name)) is not None}
-                if task not in files:
-                    raise _not_found(task)
-                after = changed(files[task].task, change)
-                others = with_dependencies({**index.tasks, task: after} if ends else {}, task, change)
-                self._write(files, {task: after, **others})
-            self._waiters.notice(index)
-            return files[task].task, index.tasks[task]
+        if not change.add_blocks and not change.add_blocked_by:
+            return await self._update(task, change)
+        # Under the list's lock, because a cycle may be closed by changes of tasks that are not named here.
+        async with self._held():
+            return await self._update(task, change)
+
+    async def _update(self, task: TaskId, change: Change) -> tuple[Task, Task]:
+        index = self._files.look()
+        ends = (*change.add_blocks, *change.add_blocked_by)
+        involved = {task, *(end for end in ends if end in index.tasks)}
+        async with self._locks.tasks(self._files.directory, involved):
+            files = {name: file for name in involved if (file := self._files.fresh(name)) is not None}
+            if task not in files:
+                raise _not_found(task)
+            after = changed(files[task].task, change)
+            others = with_dependencies({**index.tasks, task: after} if ends else {}, task, change)
+            self._write(files, {task: after, **others})
+        self._waiters.notice(index)
+        return files[task].task, index.tasks[task]
 
     async def claim(self, task: TaskId, *, by: AgentName) -> Claim:
         index = self._files.look()
         refusal = self._refusal(index, index.tasks.get(task), by)
         if refusal is not None and not (refusal == "already_claimed" and self._left((index.tasks[task],))):
             return Claim(success=False, reason=refusal, task=index.tasks.get(task))
-        async with self._held() as index:
-            await self._give_back_left(index, {task})
-            return await self._claim(index, task, by)
+        await self._give_back_left({task})
+        async with self._locks.tasks(self._files.directory, (task,)):
+            return self._claim(task, by)
 
     async def claim_next(self, *, by: AgentName) -> Claim | None:
         index = self._files.look()
         left = self._left_now_and_then(index) if next(index.claimable(), None) else self._left_all(index)
-        if not left and next(index.claimable(), None) is None:
-            return None
-        async with self._held() as index:
-            await self._give_back_left(index, left)
-            for task in index.claimable():
-                claim = await self._claim(index, task.id, by)
-                if claim.success:
+        await self._give_back_left(left)
+        while True:
+            busy = None
+            for task in self._files.look().claimable():
+                async with self._locks.free_task(self._files.directory, task.id) as free:
+                    claim = self._claim(task.id, by) if free else None
+                if claim is not None and claim.success:
                     return claim
-        return None
+                if claim is None:
+                    # Somebody is just changing it, most likely claiming it: the next one is better.
+                    busy = busy or task
+            if busy is None:
+                return None
+            claim = await self.claim(busy.id, by=by)
+            if claim.success:
+                return claim
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         if task not in self._files.look().tasks:
             return False
-        async with self._held() as index:
-            return await self._give_back(index, task, lambda current: current.attempt == attempt)
+        return await self._give_back(task, lambda current: current.attempt == attempt)
 
     async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
         def has(task: Task) -> bool:
             return task.owner == owner and task.status != "completed"
 
-        if not any(has(task) for task in self._files.look().tasks.values()):
-            return ()
-        async with self._held() as index:
-            theirs = [task.id for task in index.in_order() if has(task)]
-            return tuple([task for task in theirs if await self._give_back(index, task, has)])
+        theirs = [task.id for task in self._files.look().in_order() if has(task)]
+        return tuple([task for task in theirs if await self._give_back(task, has)])
 
     async def delete(self, task: TaskId) -> None:
         await self._delete(task)
@@ -161,8 +171,7 @@ class FileTaskBoard:
             if next(index.claimable(), None) is not None:
                 return
             if left := self._left_all(index):
-                async with self._held() as index:
-                    await self._give_back_left(index, left)
+                await self._give_back_left(left)
             else:
                 await self._wait()
 
@@ -192,7 +201,7 @@ class FileTaskBoard:
 
     async def _mend(self, index: BoardIndex) -> None:
         for task in sorted(index.torn, key=int):
-            async with self._locks.tasks((task,)):
+            async with self._locks.tasks(self._files.directory, (task,)):
                 file = self._files.fresh(task)
                 if file is not None:
                     whole = mended(file.task, index.dependants(task), self._is_gone)
@@ -207,11 +216,12 @@ class FileTaskBoard:
         """The board for who only reads it: dependencies whole, the dead's tasks given back."""
         index = self._files.look()
         left = self._left_now_and_then(index)
-        if index.torn or left:
-            # Reading goes on where writing cannot.
-            with suppress(LockUnavailable, StoreError):
-                async with self._held() as index:
-                    await self._give_back_left(index, left)
+        # Reading goes on where writing cannot.
+        with suppress(LockUnavailable, StoreError):
+            if index.torn:
+                async with self._held():
+                    pass
+            await self._give_back_left(left)
         return index
 
     def _known(self, task: TaskId) -> Task:
@@ -222,7 +232,7 @@ class FileTaskBoard:
 
     async def _delete(self, task: TaskId) -> Task:
         self._known(task)
-        async with self._held() as index, self._locks.tasks((task,)):
+        async with self._held(), self._locks.tasks(self._files.directory, (task,)):
             file = self._files.fresh(task)
             if file is None:
                 raise _not_found(task)
@@ -239,32 +249,33 @@ class FileTaskBoard:
             return "blocked"
         return refusal
 
-    async def _claim(self, index: BoardIndex, task: TaskId, by: AgentName) -> Claim:
-        async with self._locks.tasks((task,)):
-            file = self._files.fresh(task)
-            current = None if file is None else file.task
-            refusal = self._refusal(index, current, by)
-            if refusal is not None or file is None or current is None:
-                return Claim(success=False, reason=refusal, task=current)
-            attempt = f"{self._own_lease().id}-{self._ids.short()}"
-            claimed = structs.replace(
-                current, status="in_progress", owner=by, metadata={**current.metadata, ATTEMPT: attempt}
-            )
-            self._files.write(file, claimed)
+    def _claim(self, task: TaskId, by: AgentName) -> Claim:
+        """Under the task's lock."""
+        index = self._files.look()
+        file = self._files.fresh(task)
+        current = None if file is None else file.task
+        refusal = self._refusal(index, current, by)
+        if refusal is not None or file is None or current is None:
+            return Claim(success=False, reason=refusal, task=current)
+        attempt = f"{self._own_lease().id}-{self._ids.short()}"
+        claimed = structs.replace(
+            current, status="in_progress", owner=by, metadata={**current.metadata, ATTEMPT: attempt}
+        )
+        self._files.write(file, claimed)
         return Claim(success=True, task=claimed, attempt=attempt)
 
-    async def _give_back(self, index: BoardIndex, task: TaskId, still: Callable[[Task], bool]) -> bool:
-        async with self._locks.tasks((task,)):
+    async def _give_back(self, task: TaskId, still: Callable[[Task], bool]) -> bool:
+        async with self._locks.tasks(self._files.directory, (task,)):
             file = self._files.fresh(task)
             if file is None or file.task.status == "completed" or not still(file.task):
                 return False
             self._files.write(file, given_back(file.task))
-        self._waiters.notice(index)
+        self._waiters.notice(self._files.index)
         return True
 
-    async def _give_back_left(self, index: BoardIndex, tasks: Collection[TaskId]) -> None:
+    async def _give_back_left(self, tasks: Collection[TaskId]) -> None:
         for task in sorted(tasks, key=int):
-            await self._give_back(index, task, lambda now: bool(self._left((now,))))
+            await self._give_back(task, lambda now: bool(self._left((now,))))
 
     def _left(self, tasks: Iterable[Task]) -> set[TaskId]:
         """Those of them whose holder is dead."""

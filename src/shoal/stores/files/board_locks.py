@@ -1,4 +1,4 @@
-"""The locks of one board: the board's own, and those of its files that other programs take."""
+"""The locks of one board: one for the list as a whole, one for each task."""
 
 from __future__ import annotations
 
@@ -6,56 +6,98 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from shoal.core.errors import LockUnavailable
 from shoal.core.names import TaskId
 from shoal.stores.files.below_home import inside
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
-from shoal.stores.files.record_locks import PATIENCE, RecordLock
+from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
+
+_SLOTS = 64
+"""Tasks whose numbers agree modulo this share a flock; what other programs see is a lock for each."""
+_LIST = ".lock"
 
 
 class BoardLocks:
-    """Our processes queue for the board as a whole. Other programs lock the list for some changes and a task
-    for others: we hold both while we write, so that either kind is kept out."""
+    """The list's lock is for what makes, removes or relates tasks; a task's own for every write of its file.
+
+    Claims need only the second, so those of different tasks do not wait for each other. Who needs both takes
+    the list's first, and tasks in the order of their slots.
+    """
 
     def __init__(self, home: Path, name: str, *, patience: float = PATIENCE) -> None:
         self._home = home
         self._name = name
         self._patience = patience
-        self._places: Directory | None = None
-        self._lock: RecordLock | None = None
+        self._own: Directory | None = None
         self._beside: Directory | None = None
+        self._list: RecordLock | None = None
+        self._slots: dict[int, OwnLock] = {}
 
     def close(self) -> None:
-        if self._places is not None:
-            self._places.close()
-        self._places = self._lock = self._beside = None
+        if self._own is not None:
+            self._own.close()
+        self._own = self._beside = self._list = None
+        self._slots.clear()
 
     @asynccontextmanager
     async def board(self, directory: Directory) -> AsyncIterator[None]:
         """`directory` holds the tasks."""
-        if self._lock is None or self._beside is not directory or self._places is None or self._places.gone:
-            self.close()
-            self._places = inside(self._home, "shoal", "tasks", self._name)
-            self._beside = directory
-            self._lock = RecordLock(
-                self._places, "lock", beside=directory, file=".lock", patience=self._patience
-            )
-        async with self._lock:
+        own = self._opened(directory)
+        if self._list is None:
+            self._list = RecordLock(own, "list", beside=directory, file=_LIST, patience=self._patience)
+        async with self._list:
             yield
 
     @asynccontextmanager
-    async def tasks(self, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
-        """To be entered while the board is held; what they hold is to be read after that."""
-        assert self._lock is not None
+    async def tasks(self, directory: Directory, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
+        """What the files hold is to be read inside."""
+        self._opened(directory)
+        by_slot: dict[int, list[TaskId]] = {}
+        for task in sorted(set(tasks), key=int):
+            by_slot.setdefault(int(task) % _SLOTS, []).append(task)
         async with AsyncExitStack() as leave:
-            for task in sorted(set(tasks), key=int):
-                await self._take(task, leave)
+            for slot, those in sorted(by_slot.items()):
+                own = await leave.enter_async_context(self._slot(slot))
+                for task in those:
+                    await self._take(task, own.deadline, leave)
             yield
 
-    async def _take(self, task: TaskId, leave: AsyncExitStack) -> None:
-        assert self._lock is not None
-        assert self._places is not None
+    @asynccontextmanager
+    async def free_task(self, directory: Directory, task: TaskId) -> AsyncIterator[bool]:
+        """As `tasks`, but False at once where somebody has it, or another program is changing the list."""
+        self._opened(directory)
+        slot = self._slot(int(task) % _SLOTS)
+        if directory.status(f"{_LIST}.lock") is not None or not await slot.take_now():
+            yield False
+            return
+        async with AsyncExitStack() as leave:
+            leave.push_async_exit(slot)
+            try:
+                await self._take(task, 0.0, leave)
+            except LockUnavailable:
+                yield False
+            else:
+                yield True
+
+    async def _take(self, task: TaskId, deadline: float, leave: AsyncExitStack) -> None:
         assert self._beside is not None
-        lock = ForeignLock(self._beside, f"{task}.json", self._places)
-        await lock.take(self._lock.own.deadline)
+        assert self._own is not None
+        # A spare for each flock: two who share one would have to make and remove directories.
+        spare = f"spare-of-slot-{int(task) % _SLOTS}"
+        lock = ForeignLock(self._beside, f"{task}.json", self._own, spare=spare)
+        await lock.take(deadline)
         leave.callback(lock.release)
+
+    def _slot(self, number: int) -> OwnLock:
+        assert self._own is not None
+        if number not in self._slots:
+            self._slots[number] = OwnLock(self._own, f"slot-{number}", patience=self._patience)
+        return self._slots[number]
+
+    def _opened(self, directory: Directory) -> Directory:
+        if self._own is None or self._own.gone or self._beside is not directory:
+            self.close()
+            self._own = inside(self._home, "shoal", "tasks", self._name)
+            self._beside = directory
+        return self._own

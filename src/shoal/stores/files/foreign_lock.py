@@ -45,11 +45,14 @@ class ForeignLock:
 
     __slots__ = ("_directory", "_name", "_seen", "_since", "_spare", "_spares", "_timer")
 
-    def __init__(self, directory: Directory, file: str, spares: Directory) -> None:
+    def __init__(
+        self, directory: Directory, file: str, spares: Directory, *, spare: str | None = None
+    ) -> None:
+        """`spare` is the name of a spare directory that nobody else uses meanwhile."""
         self._directory = directory
         self._name = f"{file}.lock"
         self._spares = spares
-        self._spare = f"spare-{zlib.crc32(self._name.encode()) % _SPARES}"
+        self._spare = spare or f"spare-{zlib.crc32(self._name.encode()) % _SPARES}"
         self._seen: _Seen | None = None
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None

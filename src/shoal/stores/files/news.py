@@ -58,7 +58,12 @@ def news_of(directory: int) -> News | None:
         # Not MODIFY: a program that writes in place is heard when it has finished.
         inotify.add_watch(
             f"/proc/self/fd/{directory}",
-            flags.CLOSE_WRITE | flags.MOVED_TO | flags.MOVED_FROM | flags.DELETE | flags.ONLYDIR,
+            flags.CLOSE_WRITE
+            | flags.CREATE
+            | flags.MOVED_TO
+            | flags.MOVED_FROM
+            | flags.DELETE
+            | flags.ONLYDIR,
         )
     except OSError:
         inotify.close()

@@ -35,16 +35,8 @@ class OwnLock:
 
     async def __aenter__(self) -> OwnLock:
         deadline = time.monotonic() + self._patience
-        if not self._turn.locked():
-            await self._turn.acquire()  # does not wait
-            try:
-                if self._taken_at_once():
-                    self.deadline = deadline
-                    return self
-            except BaseException:
-                self._turn.release()
-                raise
-            self._turn.release()
+        if await self.take_now():
+            return self
         try:
             async with asyncio.timeout(self._patience):
                 await self._wait()
@@ -55,6 +47,22 @@ class OwnLock:
             ) from None
         self.deadline = deadline
         return self
+
+    async def take_now(self) -> bool:
+        """Take it if nobody has it, without waiting. It ends as `async with` does."""
+        if self._turn.locked():
+            return False
+        await self._turn.acquire()  # does not wait
+        try:
+            taken = self._taken_at_once()
+        except BaseException:
+            self._turn.release()
+            raise
+        if taken:
+            self.deadline = time.monotonic() + self._patience
+        else:
+            self._turn.release()
+        return taken
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

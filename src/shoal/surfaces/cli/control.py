@@ -14,8 +14,9 @@ from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.messages import Message, Text
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
-from shoal.surfaces.cli.sentences import listed, say
-from shoal.wire.stream_json import BadLine, Control, Other, Prompt, answered, incoming, refused
+from shoal.surfaces.cli.prompting import Prompting
+from shoal.surfaces.cli.sentences import named, say
+from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, incoming, refused
 
 REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
 
@@ -27,8 +28,9 @@ class StreamInput:
     model answers waits: if that answer ends the turn, the prompt gets a turn and a result of its own.
     """
 
-    def __init__(self, session: Session, output: StreamOutput) -> None:
+    def __init__(self, session: Session, output: StreamOutput, prompting: Prompting | None) -> None:
         self._session = session
+        self._prompting = prompting
         self._output = output
         self._waiting: deque[Message] = deque()
         self._changed = asyncio.Event()
@@ -43,8 +45,19 @@ class StreamInput:
             self._line += 1
             if line.strip():
                 await self._take(line)
+        self.close()
+
+    def close(self) -> None:
+        """No further prompt is taken."""
         self._closed = True
         self._changed.set()
+        if self._prompting is not None:
+            self._prompting.hang_up()
+
+    async def close_when_stopped(self) -> None:
+        await self._session.stopping.wait()
+        self._waiting.clear()
+        self.close()
 
     async def prompt(self) -> Message | None:
         """What to do next; None when stdin is closed and nothing waits."""
@@ -79,12 +92,15 @@ class StreamInput:
             match incoming(line):
                 case Prompt(message=message, left_out=left_out):
                     if left_out:
-                        say(f"line {self._line} of stdin: left out, as not known here: {listed(left_out)}")
+                        say(f"line {self._line} of stdin: left out, as not known here: {named(left_out)}")
                     self._waiting.append(message)
                     self._steer()
                     self._changed.set()
                 case Control() as control:
                     await self._output.send(await self._answer(control))
+                case Responded(id=question) as response:
+                    if self._prompting is None or not self._prompting.answer(response):
+                        say(f"line {self._line} of stdin answers {question!r}, which is not open")
                 case Other():
                     pass
         except BadLine as error:
@@ -104,18 +120,26 @@ class StreamInput:
             case "interrupt":
                 await self._session.interrupt()
             case "set_permission_mode":
-                self._set_mode(body.get("mode"))
+                self._session.set_mode(_mode(body.get("mode")))
             case "set_model":
-                self._session.set_model(str(body.get("model") or "default"))
+                await self._session.set_model(_model(body.get("model")))
             case _:
-                raise BadLine(f"{subtype!r} is not a request known here; known are {listed(REQUESTS)}")
+                raise BadLine(f"{subtype!r} is not a request known here; known are {named(REQUESTS)}")
         return None
 
-    def _set_mode(self, mode: object) -> None:
-        known = get_args(Mode)
-        if mode not in known:
-            raise BadLine(f"{mode!r} is not a permission mode; they are {listed(known)}")
-        self._session.parts.permissions.mode = mode
+
+def _model(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise BadLine('set_model needs "model": a name')
+    return name
+
+
+def _mode(name: object) -> Mode:
+    known: tuple[Mode, ...] = get_args(Mode)
+    for mode in known:
+        if mode == name:
+            return mode
+    raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
 
 
 def _is_text(message: Message) -> bool:

@@ -26,7 +26,6 @@ from shoal.surfaces.cli.paint import (
     RED,
     count,
     dollars,
-    painted,
     seconds,
 )
 from shoal.surfaces.cli.screen import Screen, screen_for
@@ -117,20 +116,11 @@ def _introduce(screen: Screen, task: str) -> None:
 async def _shown(screen: Screen, session: Session, task: str) -> Finished:
     from shoal.core.events import Finished
     from shoal.surfaces.cli.activity import Activity
+    from shoal.surfaces.cli.progress import LiveLine
     from shoal.surfaces.cli.telling import Telling
 
     telling, activity = Telling(screen), Activity(session.agent.clock)
-    loop = asyncio.get_running_loop()
-
-    ticking: asyncio.Handle
-
-    def tick() -> None:
-        nonlocal ticking
-        line = painted(activity.line(screen.columns), DIM, colours=screen.colours)
-        screen.bottom(["", line])
-        ticking = loop.call_later(0.1, tick)
-
-    ticking = loop.call_soon(tick)
+    line = LiveLine(screen, activity, above=[""])
     try:
         async for event in session.run(task):
             activity.hear(event)
@@ -138,8 +128,7 @@ async def _shown(screen: Screen, session: Session, task: str) -> Finished:
             if isinstance(event, Finished):
                 return event
     finally:
-        ticking.cancel()
-        screen.bottom(())
+        line.close()
     raise AssertionError("a turn ends with Finished")
 
 
@@ -149,8 +138,9 @@ def _summary(screen: Screen, ran: _Ran) -> int:
 
     tests = subprocess.run(TESTS, cwd=ran.project, capture_output=True, check=False, text=True)
     passed = tests.returncode == 0 and ran.finished.reason == "done"
-    screen.write("\nWhat changed\n", BOLD)
-    for changed in changes(ran.project):
+    differences = changes(ran.project)
+    screen.write("\nWhat changed\n" if differences else "\nNothing changed\n", BOLD)
+    for changed in differences:
         screen.write(f"  {changed.path}\n")
         for line in changed.removed:
             screen.write(f"  - {line.strip()}\n", RED)
@@ -164,7 +154,7 @@ def _summary(screen: Screen, ran: _Ran) -> int:
     _row(screen, "took", _taken(ran.finished))
     _whereabouts(screen, ran)
     if not passed:
-        screen.write(f"\nThe demo failed: {ran.finished.detail or tests.stderr.strip()}\n", RED)
+        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED)
     return 0 if passed else 1
 
 

@@ -104,6 +104,12 @@ _ALLOWED = (
         help="Never run these.",
     ),
     Option(
+        ["--permission-prompt-tool"],
+        type=click.Choice(("stdio",)),
+        metavar="stdio",
+        help="With --input-format stream-json: ask the program that drives the run.",
+    ),
+    Option(
         ["--add-dir", "add_dirs"],
         type=directory,
         multiple=True,
@@ -132,7 +138,7 @@ _FORMS = (
     Option(
         ["--replay-user-messages"], is_flag=True, help="In stream-json: also tell back what came from stdin."
     ),
-    Option(["--verbose"], is_flag=True, help="Say more; customary with stream-json."),
+    Option(["--verbose"], is_flag=True, help="Headless: say on stderr what each turn took."),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
 )
 _SETTINGS = (
@@ -150,10 +156,15 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
 )
 
 
-def rules(values: Sequence[str]) -> tuple[str, ...]:
-    from shoal.policy.rules import split_rules
+def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
+    """The rules that a flag lists, checked while the flag can still be named."""
+    from shoal.core.errors import SettingsError
+    from shoal.policy.rules import parse_rule, split_rules
 
-    return tuple(rule for value in values for rule in split_rules(value))
+    try:
+        return tuple(str(parse_rule(rule, flag)) for value in values for rule in split_rules(value))
+    except SettingsError as error:
+        raise click.BadParameter(str(error), param_hint=flag) from error
 
 
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
@@ -163,8 +174,8 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         model=given["model"],
         mode=given["mode"],
         skip_permissions=given["skip_permissions"],
-        allowed_tools=rules(given["allowed_tools"]),
-        disallowed_tools=rules(given["disallowed_tools"]),
+        allowed_tools=rules(given["allowed_tools"], "--allowedTools"),
+        disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
         add_dirs=given["add_dirs"],
         system_prompt=given["system_prompt"],
         append_system_prompt=given["append_system_prompt"],
@@ -204,6 +215,8 @@ def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
     if given["input_format"] == "stream-json" and given["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
+    if given["permission_prompt_tool"] and given["input_format"] != "stream-json":
+        raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
         if given[flag] and given["output_format"] != "stream-json":
             raise click.UsageError(f"--{flag.replace('_', '-')} needs --output-format stream-json.")

@@ -28,6 +28,8 @@ class Job(Struct, frozen=True, kw_only=True):
     prompt: str | None
     output: Wanted
     quiet: bool = False
+    verbose: bool = False
+    """Tell the person at the end of each turn what it took."""
 
 
 def headless(job: Job) -> int:
@@ -92,14 +94,19 @@ class _Run:
     async def _turns_from_stdin(self, group: asyncio.TaskGroup) -> int:
         """How many lines of input could not be used."""
         from shoal.surfaces.cli.control import StreamInput
+        from shoal.surfaces.cli.prompting import Prompting
 
         assert isinstance(self._output, StreamOutput)
-        source = StreamInput(self._session, self._output)
-        reading = group.create_task(source.read())
+        prompting = Prompting(self._session, self._output) if self._job.options.attended else None
+        source = StreamInput(self._session, self._output, prompting)
+        listening = [group.create_task(source.read()), group.create_task(source.close_when_stopped())]
+        if prompting is not None:
+            listening.append(group.create_task(prompting.ask()))
         while not self._signals.received and (prompt := await source.prompt()) is not None:
             await self._turn(prompt, source.hear)
             source.ended()
-        reading.cancel()
+        for task in listening:
+            task.cancel()
         return source.bad_lines
 
     async def _turn(self, prompt: str | Message, overhear: Callable[[Event], None] | None = None) -> None:
@@ -136,4 +143,20 @@ class _Run:
                 say(sentences.how_to_go_on(self._session.id))
         elif finished.detail:
             say(f"note: {finished.detail}")
+        if self._job.verbose:
+            say(self._took(finished))
         await self._output.end(finished)
+
+    def _took(self, finished: Finished) -> str:
+        from shoal.surfaces.cli.paint import count, dollars, seconds
+
+        facts = (
+            f"{finished.requests} request{'' if finished.requests == 1 else 's'}",
+            f"{count(finished.usage.prompt_tokens)} tokens in",
+            f"{count(finished.usage.output_tokens)} out",
+            dollars(finished.cost_usd),
+            seconds(finished.duration_ms / 1000),
+            f"{self._session.agent.model.card.id}",
+            f"session {self._session.id}",
+        )
+        return " · ".join(facts)

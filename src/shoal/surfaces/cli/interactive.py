@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, dollars, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
+from shoal.surfaces.cli.slash import COMMANDS
 from shoal.surfaces.cli.talk import Talk
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from shoal.app.options import Options
     from shoal.app.session import Session
+    from shoal.core.messages import Message
+
+
+RECALLED = 400
+"""Columns of the last prompt and answer that a resumed session begins with."""
 
 
 def interactive(options: Options, prompt: str | None) -> int:
@@ -54,7 +62,7 @@ async def converse(options: Options, prompt: str | None, home: Path) -> int:
     screen = screen_for(sys.stdout)
     place: Prompt
     if isinstance(screen, LiveScreen):
-        place = LivePrompt(screen, home / "shoal" / "history")
+        place = LivePrompt(screen, home / "shoal" / "history", [command.name for command in COMMANDS])
     else:
         place = PlainPrompt(screen)
     place.open()
@@ -62,10 +70,11 @@ async def converse(options: Options, prompt: str | None, home: Path) -> int:
         while True:
             async with Session(options) as session:
                 _greet(screen, session)
-                outcome = await Talk(session, screen, place).go(prompt)
+                talk = Talk(session, screen, place)
+                outcome = await talk.go(prompt)
                 _farewell(screen, session)
             if outcome == "ended":
-                return 0
+                return talk.status
             prompt = None
             options = structs.replace(options, resume=None, continue_last=False, fork=False, session_id=None)
     finally:
@@ -78,6 +87,16 @@ def _greet(screen: Screen, session: Session) -> None:
     for note in session.notes:
         screen.write(f"  {one_line(note)}\n", YELLOW)
     screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)
+    _recall(screen, session.agent.conversation.messages)
+
+
+def _recall(screen: Screen, messages: Sequence[Message]) -> None:
+    """Where a resumed conversation stands: the last thing asked, and the last thing said."""
+    asked = next((m.text for m in reversed(messages) if m.role == "user" and m.text), "")
+    said = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text), "")
+    if asked:
+        screen.write(f"› {cut(one_line(asked), RECALLED)}\n", DIM)
+        screen.write(f"{cut(one_line(said), RECALLED)}\n\n", DIM)
 
 
 def _farewell(screen: Screen, session: Session) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from shoal.surfaces.cli.keys import Key, Keys, Press
 
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
 _LOCAL_FLAGS = 3
 _CHARACTERS = 6
 
@@ -34,13 +35,15 @@ class Keyboard:
         self._loop.add_reader(self._fd, self._readable)
         # Ctrl-C comes as a key; this is for an interrupt that somebody else sends.
         self._loop.add_signal_handler(signal.SIGINT, self._pressed, Key("interrupt"))
+        self._loop.add_signal_handler(signal.SIGTERM, self._pressed, Key("terminated"))
+        self._loop.add_signal_handler(signal.SIGHUP, self._pressed, Key("hung-up"))
         self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         self._loop.add_signal_handler(signal.SIGWINCH, self._resumed)
 
     def close(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
-            for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGWINCH):
+            for number in _SIGNALS:
                 self._loop.remove_signal_handler(number)
             self._loop = None
         self._leave()

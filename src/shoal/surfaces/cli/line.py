@@ -34,6 +34,12 @@ class Line:
     def put(self, text: str) -> None:
         self.text, self.at = text, len(text)
 
+    def complete(self, words: Sequence[str]) -> None:
+        """Make the text the word that starts with it, where there is only one."""
+        starting = [word for word in words if self.text and word.startswith(self.text)]
+        if len(starting) == 1:
+            self.put(f"{starting[0]} ")
+
     def remember(self, text: str) -> bool:
         """Whether it is new in the history."""
         new = bool(text.strip()) and self.history[-1:] != [text]
@@ -52,7 +58,7 @@ class Line:
             start = 0
             while True:
                 lead = indent if rows else prompt
-                take = max(1, fitting(line[start:], columns - width(lead)))
+                take = max(1, fitting(line[start : start + 2 * columns], columns - width(lead)))
                 piece = line[start : start + take]
                 if offset + start <= self.at <= offset + start + len(piece):
                     cursor = (len(rows), width(lead) + width(piece[: self.at - offset - start]))

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
+import shoal
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.flags import SECTIONS, check_together, options_from
+from shoal.surfaces.cli.flags import PICK, SECTIONS, check_together, options_from
 
 
 class SubCommand(NamedTuple):
@@ -34,10 +35,34 @@ COMMANDS = {
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
     ),
+    "inbox": SubCommand(
+        "shoal.surfaces.cli.inbox",
+        "Read the mail of an agent, or write to one.",
+        (
+            "shoal inbox show team-lead --all",
+            'shoal inbox send alice "The build is green again."',
+            "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
     "sessions": SubCommand(
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "task": SubCommand(
+        "shoal.surfaces.cli.task",
+        "List, show, add and change tasks.",
+        (
+            "shoal task ls",
+            'shoal task add "Fix the login test" --blocked-by 3',
+            "shoal task update 4 --status completed",
+            "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
+        ),
+    ),
+    "team": SubCommand(
+        "shoal.surfaces.cli.team",
+        "List and show teams, or remove one.",
+        ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
@@ -78,14 +103,28 @@ class RunCommand(click.Command):
 
 
 def main() -> NoReturn:
+    _open_standard_streams()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _nobody_reads()
-    except (AttributeError, ValueError, OSError):
-        pass  # standard output was closed before we began
+    except OSError as error:
+        code = _nobody_reads() if isinstance(error, BrokenPipeError) else _lost(error)
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """One that whoever started us closed becomes /dev/null.
+
+    Otherwise the next file that is opened takes its number, and our output is written into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -103,6 +142,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     except Exception as error:
+        # The outermost wall: a person gets a sentence, and a traceback only on request.
         if debug:
             raise
         from shoal.surfaces.cli.sentences import explain
@@ -119,9 +159,9 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
         command: click.Command = import_module(sub.module).command
         command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        command.params.append(
-            click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
-        )
+        if all(option.name != "debug" for option in command.params):
+            debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
+            command.params.append(debug)
         return command, f"shoal {arguments[0]}", arguments[1:]
     return root, "shoal", arguments
 
@@ -133,6 +173,10 @@ def _run(**given: Any) -> int:
     if headless:
         return _headless(given, prompt)
     _refuse_a_command_as_prompt(prompt)
+    if given["resume"] == PICK:
+        from shoal.surfaces.cli.sessions import picked
+
+        given["resume"] = picked()
     from shoal.surfaces.cli.interactive import interactive
 
     return interactive(options_from(given, attended=True), prompt)
@@ -153,10 +197,11 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
     )
     return headless(
         Job(
-            options=options_from(given, attended=False),
+            options=options_from(given, attended=given["permission_prompt_tool"] is not None),
             prompt=None if streaming else _with_stdin(prompt),
             output=wanted,
             quiet=given["quiet"],
+            verbose=given["verbose"],
         )
     )
 
@@ -195,9 +240,7 @@ def _refuse_a_command_as_prompt(prompt: str | None) -> None:
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"shoal {version('shoal')}")
+        click.echo(f"shoal {shoal.__version__}")
         ctx.exit()
 
 
@@ -239,6 +282,15 @@ def _told(text: str, code: int) -> int:
 
 
 def _nobody_reads() -> int:
+    _let_go_of_stdout()
+    return exits.READER_GONE
+
+
+def _lost(error: OSError) -> int:
+    _let_go_of_stdout()
+    return _told(f"Standard output cannot be written: {error.strerror}.", exits.ERROR)
+
+
+def _let_go_of_stdout() -> None:
     # Or the interpreter tries to flush once more at its end, and complains.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return exits.READER_GONE

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.surfaces.cli.paint import DIM, GREEN, RED, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, one_line
 
+_STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
 _NOTE = re.compile(r"\[.*\]")
 
 
@@ -25,10 +26,23 @@ def outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, st
             return "changed", GREEN
         case "Read":
             return _many(_lines(text), "line"), DIM
-        case "Grep" | "Glob":
-            return _many(_lines(text), "line") if facts or text else "nothing", DIM
+        case "Grep" | "Glob" if isinstance(facts.get("count"), int):
+            return f"{facts['count'] or 'nothing'} found", DIM
+        case "TodoWrite" if isinstance(facts.get("todos"), list):
+            done = sum(todo.get("status") == "completed" for todo in facts["todos"])
+            return f"{done} of {len(facts['todos'])} done", DIM
         case _:
             return one_line(_first_line(text)), DIM
+
+
+def todo_lines(data: Any) -> list[tuple[str, str]]:
+    """A list of steps, each with its style; empty for the outcome of any other tool."""
+    todos = data.get("todos", ()) if isinstance(data, Mapping) else ()
+    return [
+        (f"{_STEPS[todo['status']][0]} {one_line(todo['content'])}", _STEPS[todo["status"]][1])
+        for todo in todos
+        if todo.get("status") in _STEPS
+    ]
 
 
 def _ran(text: str, facts: Mapping[str, Any], *, is_error: bool) -> tuple[str, str]:

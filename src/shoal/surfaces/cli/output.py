@@ -189,7 +189,7 @@ class StreamOutput:
 
     async def begin(self, session: Session) -> None:
         self._turn = _Turn(session)
-        await self._state("running")
+        await self.state("running")
         await self.send(_init(session))
 
     async def hear(self, event: Event) -> None:
@@ -216,7 +216,7 @@ class StreamOutput:
     async def end(self, finished: Finished) -> None:
         assert self._turn is not None
         await self.send(self._turn.result(finished))
-        await self._state("idle")
+        await self.state("idle")
 
     async def fail(self, why: str) -> None:
         await self.send(_no_result(why))
@@ -229,7 +229,8 @@ class StreamOutput:
             return True
         return any(isinstance(block, ToolResult) for block in added.message.content)
 
-    async def _state(self, state: Literal["running", "idle"]) -> None:
+    async def state(self, state: stream_json.State) -> None:
+        """Told only to a program that feeds us."""
         if self._wanted.states and self._turn is not None:
             session = self._turn.session.id
             await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol, TextIO
 
 from shoal.core.clock import Clock
@@ -17,7 +18,7 @@ from shoal.core.events import (
 )
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
-from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
+from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
 
 BETWEEN_DRAWINGS = 0.1
 _WIDEST_PREVIEW = 100
@@ -34,33 +35,43 @@ def progress_for(stream: TextIO, clock: Clock) -> Progress:
     return _LiveProgress(stream, clock) if is_live(stream) else _PlainProgress(stream)
 
 
-class _LiveProgress:
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
-        self._screen = LiveScreen(stream)
-        self._activity = Activity(clock)
-        self._ticking: asyncio.TimerHandle | None = None
-        self._closed = False
+class LiveLine:
+    """What is being done, as the last row of a screen, drawn anew until `close`."""
 
-    def hear(self, event: Event) -> None:
-        if self._closed:
-            return
-        if (told := _told(event)) is not None and not isinstance(event, ToolStarted | ToolFinished):
-            self._screen.write(f"{told}\n", DIM)
-        self._activity.hear(event)
-        if self._ticking is None:
-            self._tick()
+    def __init__(self, screen: Screen, activity: Activity, *, above: Sequence[str] = ()) -> None:
+        self._screen = screen
+        self._activity = activity
+        self._above = above
+        self._ticking: asyncio.Handle = asyncio.get_running_loop().call_soon(self._tick)
 
     def close(self) -> None:
-        self._closed = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._screen.close()
+        self._ticking.cancel()
+        self._screen.bottom(())
 
     def _tick(self) -> None:
         # By time, not by event: a fast stream costs no more than a slow one, and a silent one counts on.
         line = self._activity.line(self._screen.columns)
-        self._screen.bottom([painted(line, DIM, colours=self._screen.colours)])
+        self._screen.bottom([*self._above, painted(line, DIM, colours=self._screen.colours)])
         self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)
+
+
+class _LiveProgress:
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._screen = LiveScreen(stream)
+        self._activity = Activity(clock)
+        self._line: LiveLine | None = None
+
+    def hear(self, event: Event) -> None:
+        if (told := _told(event)) is not None and not isinstance(event, ToolStarted | ToolFinished):
+            self._screen.write(f"{told}\n", DIM)
+        self._activity.hear(event)
+        if self._line is None:
+            self._line = LiveLine(self._screen, self._activity)
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        self._screen.close()
 
 
 class _PlainProgress:
@@ -68,7 +79,8 @@ class _PlainProgress:
         self._screen = PlainScreen(stream)
 
     def hear(self, event: Event) -> None:
-        if (told := _told(event)) is not None:
+        # Here the failed call's own line says why it was not run.
+        if (told := _told(event)) is not None and not isinstance(event, PermissionDenied):
             self._screen.write(f"{told}\n")
 
     def close(self) -> None:

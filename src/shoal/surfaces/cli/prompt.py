@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -22,6 +22,7 @@ from shoal.surfaces.cli.screen import LiveScreen, Screen
 PROMPT = "› "
 BETWEEN_DRAWINGS = 0.1
 _MOST_ROWS = 10
+_STATUS = {"hung-up": 128 + signal.SIGHUP, "terminated": 128 + signal.SIGTERM}
 
 
 class Entered(Struct, frozen=True):
@@ -35,7 +36,10 @@ class Interrupted(Struct, frozen=True):
 
 
 class HungUp(Struct, frozen=True):
-    """Ctrl-D, or the terminal is gone."""
+    """Ctrl-D, the terminal is gone, or a signal asks the program to end."""
+
+    status: int = 0
+    """With which the program ends."""
 
 
 class Woken(Struct, frozen=True):
@@ -70,11 +74,17 @@ class Prompt(Protocol):
         """Drop what is half typed."""
         ...
 
+    def offer(self, text: str) -> None:
+        """Put a text where it can be changed and entered, unless something is half typed there."""
+        ...
+
 
 class LivePrompt:
-    def __init__(self, screen: LiveScreen, history: Path) -> None:
+    def __init__(self, screen: LiveScreen, history: Path, words: Sequence[str] = ()) -> None:
         self._screen = screen
         self._history = history
+        self._words = words
+        """What a line that starts like one of them is completed to."""
         self._line = Line(read_history(history))
         self._keyboard = Keyboard(self._pressed, self._redraw)
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
@@ -122,16 +132,23 @@ class LivePrompt:
         self._line.put("")
         self._draw()
 
+    def offer(self, text: str) -> None:
+        if not self._line.text:
+            self._line.put(text)
+            self._draw()
+
     def _pressed(self, press: Press) -> None:
         match press:
             case Key("interrupt"):
                 self._inputs.put_nowait(Interrupted(self._line.text))
-            case Key("hung-up"):
-                self._inputs.put_nowait(HungUp())
+            case Key("hung-up" | "terminated"):
+                self._inputs.put_nowait(HungUp(_STATUS[press.name]))
             case Key("end-of-input") if not self._line.text:
                 self._inputs.put_nowait(HungUp())
             case Key("end-of-input"):
                 self._line.press(Key("delete"))
+            case Key("tab"):
+                self._line.complete(self._words)
             case Key("redraw"):
                 self._redraw()
             case _:
@@ -178,11 +195,14 @@ class PlainPrompt:
         loop = asyncio.get_running_loop()
         loop.add_reader(sys.stdin.fileno(), self._readable)
         loop.add_signal_handler(signal.SIGINT, self._inputs.put_nowait, Interrupted(""))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._inputs.put_nowait, HungUp(128 + number))
 
     def close(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(sys.stdin.fileno())
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
         self._screen.close()
 
     async def input(self) -> Input:
@@ -203,6 +223,10 @@ class PlainPrompt:
 
     def clear(self) -> None:
         self._draft = ""
+
+    def offer(self, text: str) -> None:
+        self._screen.fresh_line()
+        self._screen.write(f"Not said: {text}\n")
 
     def _readable(self) -> None:
         data = os.read(sys.stdin.fileno(), 65_536)

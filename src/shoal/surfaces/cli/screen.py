@@ -146,8 +146,11 @@ class LiveScreen:
                 return
             end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
             whole.append(self._paint(_part(self._line, 0, end)))
-            self._line = _part(self._line, after, len(plain))
-            plain = plain[after:]
+            # What is broken goes on under where it began.
+            indent = plain[: len(plain) - len(plain.lstrip(" "))][: columns // 2]
+            rest = _part(self._line, after, len(plain))
+            self._line = [("", indent), *rest] if indent and rest else rest
+            plain = "".join(part for _, part in self._line)
 
     def _paint(self, line: list[tuple[str, str]]) -> str:
         return "".join(painted(text, style, colours=self.colours) for style, text in line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from shoal.core import errors
@@ -14,7 +14,7 @@ NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
   1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
          export ANTHROPIC_API_KEY=…
-     (OPENAI_BASE_URL or ANTHROPIC_BASE_URL point to any other server that speaks the same protocol.)
+     For another server that speaks the same protocol also set OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
   2. Use a model on this machine: start Ollama (https://ollama.com) and fetch one, for example
          ollama pull qwen3
      Shoal finds it by itself.
@@ -43,8 +43,10 @@ def explain(error: BaseException) -> str:
             return _model(error)
         case errors.NoModel():
             return NO_MODEL
-        case errors.SettingsError(path=path, line=line):
-            return f"{_where(path, line)}{error}"
+        case errors.NoSuchSession():
+            return "\n".join((str(error), *_recent_sessions()))
+        case errors.SettingsError(path=path, line=line) if path is not None and str(path) not in str(error):
+            return f"{path}:{line}: {error}" if line is not None else f"{path}: {error}"
         case errors.ShoalError():
             return str(error)
         case OSError():
@@ -113,7 +115,7 @@ def _system(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            return f"The disk is full{where}. Make room, then go on with --continue."
+            return f"No space is left to write{where}. Make room, then go on with --continue."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return (
                 f"Not allowed to write or read here{where}: {error.strerror}. "
@@ -123,10 +125,12 @@ def _system(error: OSError) -> str:
             return f"{error.strerror or error}{where}."
 
 
-def _where(path: object, line: int | None) -> str:
-    if path is None:
-        return ""
-    return f"{path}:{line}: " if line is not None else f"{path}: "
+def _recent_sessions() -> Iterator[str]:
+    from shoal.surfaces.cli.sessions import listed, recent
+
+    if sessions := recent(limit=5):
+        yield "The latest of this directory:"
+        yield from (f"  {line}" for line in listed(sessions))
 
 
 def _joined(*parts: str) -> str:
@@ -137,7 +141,7 @@ def _ended(text: str) -> str:
     return text if text.endswith((".", "?", "!", "…", "\n")) else f"{text}."
 
 
-def listed(names: Iterable[str], *, most: int = 8) -> str:
+def named(names: Iterable[str], *, most: int = 8) -> str:
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more

@@ -48,6 +48,17 @@ def recent(*, everywhere: bool = False, limit: int = 20) -> tuple[Glance, ...]:
     return list_sessions(home_directory(), None if everywhere else str(Path.cwd()), limit=limit)
 
 
+def picked() -> str:
+    """The id of the session that the person chooses from the list."""
+    sessions = recent(limit=10)
+    if not sessions:
+        raise click.UsageError(f"There are no sessions in {Path.cwd()}; see `shoal sessions --all`.")
+    for number, line in enumerate(listed(sessions), 1):
+        click.echo(f"{number:>3}  {line}", err=True)
+    chosen: int = click.prompt("Go on with", type=click.IntRange(1, len(sessions)), default=1, err=True)
+    return sessions[chosen - 1].session
+
+
 def listed(sessions: Sequence[Glance]) -> Iterator[str]:
     """A line each: id, age, how it began."""
     from shoal.surfaces.cli.paint import cut, one_line

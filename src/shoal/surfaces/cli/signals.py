@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+GRACE = 1.5
+"""Seconds for the last output after a turn was interrupted."""
+
+
 class Signals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -47,3 +51,7 @@ class Signals:
         self._session = session
         await self._arrived.wait()
         await session.interrupt()
+        # What still holds up the end, such as a reader that does not read, gets a little time.
+        await session.agent.clock.sleep(GRACE)
+        if self._main is not None:
+            self._main.cancel()

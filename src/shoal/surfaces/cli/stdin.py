@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.surfaces.cli.sentences import say
 
-PATIENCE = 3.0
+PATIENCE = 1.0
 """Seconds of silence on an open pipe after which a person is told what is waited for."""
 CHUNK = 1 << 16
 

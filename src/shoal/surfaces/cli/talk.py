@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Asked, Event, Finished
+from shoal.core.messages import Text
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking
@@ -38,8 +39,11 @@ class Talk:
         self._questions: deque[Asking] = deque()
         self._answering: asyncio.Future[str] | None = None
         self._under_way: asyncio.Task[None] | None = None
+        self._waiting: list[str] = []
         self._interrupted_at = float("-inf")
+        self._stopped = False
         self._outcome: Outcome | None = None
+        self.status = 0
 
     async def go(self, first: str | None = None) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
@@ -78,7 +82,8 @@ class Talk:
 
     def _take(self, given: Input) -> None:
         match given:
-            case HungUp():
+            case HungUp(status=status):
+                self.status = status
                 self.end()
             case Interrupted(line=line):
                 self._interrupt(line)
@@ -105,11 +110,12 @@ class Talk:
             self._start(self._turn(text))
 
     def _steer(self, text: str) -> None:
-        if not self.session.busy:
-            self.telling.note("A command is under way: wait for it, or stop it with Ctrl-C.", YELLOW)
-            return
-        self.session.steer(text)
-        self.telling.note(f"↳ told the agent, it hears it after the running calls: {one_line(text)}", YELLOW)
+        if self.session.busy:
+            self.session.steer(text)
+            self.telling.note(f"↳ told the agent, it hears it after its running calls: {one_line(text)}")
+        else:
+            self._waiting.append(text)
+            self.telling.note(f"↳ said when this is done: {one_line(text)}")
 
     def _command(self, text: str) -> None:
         command = slash.find(text)
@@ -132,6 +138,7 @@ class Talk:
             return
         self._interrupted_at = now
         if self._under_way is not None:
+            self._stopped = True
             self._tasks.create_task(self._stop(self._under_way))
         else:
             self.telling.note("Ctrl-C again ends Shoal.")
@@ -141,6 +148,7 @@ class Talk:
             under_way.cancel()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._stopped = False
         self._under_way = self._tasks.create_task(self._guarded(work))
         self._under_way.add_done_callback(self._over)
 
@@ -149,6 +157,19 @@ class Talk:
         self._questions.clear()
         self._prompt.asked()
         self._prompt.status(None)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Say what was typed too late for the agent to hear; after a stop the person decides about it."""
+        unheard = [block.text for block in self.session.parts.steering.take() if isinstance(block, Text)]
+        text, self._waiting = "\n".join(unheard + self._waiting), []
+        if not text or self._outcome is not None:
+            return
+        if self._stopped:
+            self._prompt.offer(text)
+        else:
+            self._show_prompt(text)
+            self._start(self._turn(text))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -194,10 +215,10 @@ class Talk:
             self._put_question()
             return
         self._answered(asking.question.id)
-        self._tasks.create_task(self._guarded(self._hand_in(asking, answer)))
-
-    async def _hand_in(self, asking: Asking, answer: Any) -> None:
-        self.session.parts.desk.answer(asking.question.id, answer)
+        try:
+            self.session.parts.desk.answer(asking.question.id, answer)
+        except ShoalError as error:
+            self.telling.note(f"✗ {one_line(str(error))}", RED)
 
     def _answered(self, question: str) -> None:
         """Here or at another surface: the first answer stands."""

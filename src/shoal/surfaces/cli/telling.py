@@ -16,7 +16,6 @@ from shoal.core.events import (
     Finished,
     Heard,
     Noted,
-    PermissionDenied,
     RequestFailed,
     ToolFinished,
     ToolReturned,
@@ -26,8 +25,8 @@ from shoal.core.events import (
     Undone,
 )
 from shoal.core.messages import result_text
-from shoal.core.questions import Allowed, Denied
-from shoal.surfaces.cli.outcomes import outcome
+from shoal.core.questions import Allowed, Answer, Chosen, Denied, MayRun, Question
+from shoal.surfaces.cli.outcomes import outcome, todo_lines
 from shoal.surfaces.cli.paint import (
     BOLD,
     BOLD_CYAN,
@@ -42,10 +41,13 @@ from shoal.surfaces.cli.paint import (
     width,
 )
 from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.cli.sentences import ending
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
 _ROOM_FOR_OUTCOME = 34
+_TOLD_OTHERWISE = frozenset({"TodoWrite", "AskUserQuestion"})
+"""Tools whose input is shown better than as JSON: as a list of steps, as a question."""
 
 
 class _Call(Struct):
@@ -58,10 +60,10 @@ class _Call(Struct):
 class Telling:
     """Fed with every event of a run, live or from its journal, which has previews alone."""
 
-    def __init__(self, screen: Screen, *, prompts: bool = False) -> None:
+    def __init__(self, screen: Screen, *, onlooker: bool = False) -> None:
         self._screen = screen
-        self._prompts = prompts
-        """Whether the person's prompts are told: not to the one who has just typed them."""
+        self._onlooker = onlooker
+        """One who looks on is told prompts and questions too; who takes part has seen or will see them."""
         self._calls: dict[str, _Call] = {}
         self._open: str | None = None
         """The call whose line stands there without its outcome."""
@@ -69,7 +71,6 @@ class Telling:
         """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
-        self._end_told = False
 
     def hear(self, event: Event) -> None:
         match event:
@@ -90,21 +91,29 @@ class Telling:
 
     def note(self, text: str, style: str = DIM) -> None:
         """A line of the program's own, between what the agent says."""
+        running = self._open
+        if running is not None:
+            self._screen.take_back()
         self._quiet()
         self._screen.write(f"  {text}\n", style)
+        if running is not None and self._screen.live:
+            self._begin(running)
 
     def _tell_rest(self, event: Event) -> None:
         match event:
-            case TurnStarted(prompt=prompt):
-                self._turn(prompt)
-            case TurnEnded(reason=reason, detail=detail) | Finished(reason=reason, detail=detail):
+            case TurnStarted(prompt=prompt) if self._onlooker:
+                self._quiet()
+                self._screen.write("\n› ", BOLD_CYAN)
+                self._screen.write(f"{prompt.strip()}\n", BOLD)
+            case TurnEnded(reason=reason, detail=detail) if self._onlooker:
                 self._ended(reason, detail)
-            case Asked() if self._open is not None:
-                # The question shows the call, and its line is written when it really runs.
-                self._screen.take_back()
-                self._open = None
+            case Finished():
+                self._ended(event.reason, ending(event) or event.detail)
+            case Asked(question=question):
+                self._asked(question)
             case Answered(answer=answer):
-                self.note(_answered(answer))
+                if (words := _answered(answer)) is not None:
+                    self.note(words)
                 if self._calls:
                     self._begin(next(iter(self._calls)))
             case Discarded() | RequestFailed(retry_in=None):
@@ -112,12 +121,14 @@ class Telling:
         if (noted := _noted(event)) is not None:
             self.note(*noted)
 
-    def _turn(self, prompt: str) -> None:
-        self._end_told = False
-        if self._prompts:
-            self._quiet()
-            self._screen.write("\n› ", BOLD_CYAN)
-            self._screen.write(f"{prompt.strip()}\n", BOLD)
+    def _asked(self, question: Question) -> None:
+        """The question shows the call, and the call's line is written when it really runs."""
+        if self._open is not None:
+            self._screen.take_back()
+            self._open = None
+        if self._onlooker:
+            what = f"may {question.tool} run?" if isinstance(question, MayRun) else "which is it to be?"
+            self.note(f"? waits for an answer: {what}", YELLOW)
 
     def _say(self, voice: str, text: str) -> None:
         if self._voice != voice:
@@ -142,7 +153,8 @@ class Telling:
         self._heard = False
 
     def _started(self, event: ToolStarted) -> None:
-        self._calls[event.call] = _Call(event.tool, one_line(event.preview))
+        preview = "" if event.tool in _TOLD_OTHERWISE else one_line(event.preview)
+        self._calls[event.call] = _Call(event.tool, preview)
         if self._open is None:
             self._begin(event.call)
 
@@ -172,25 +184,23 @@ class Telling:
         room = self._screen.columns - self._begun - 2 - len(took)
         self._screen.write(f"  {cut(words, max(room, 12))}", style)
         self._screen.write(f"{took}\n", DIM)
+        for line, line_style in todo_lines(it.data):
+            self._screen.write(f"    {line}\n", line_style)
         del self._calls[event.call]
         self._open = None
         if self._calls:
             self._begin(next(iter(self._calls)))
 
-    def _ended(self, reason: str, detail: str) -> None:
-        """Told by two events, a journal has only the one, a full disk lets only the other through."""
+    def _ended(self, reason: str, words: str) -> None:
         self._quiet()
-        if self._end_told:
-            return
-        self._end_told = True
         self._calls.clear()
         if reason == "done":
-            if detail:
-                self.note(detail, YELLOW)
+            if words:
+                self.note(words, YELLOW)
         elif reason == "interrupted":
             self.note("interrupted", YELLOW)
         else:
-            self.note(f"stopped: {one_line(detail) or reason}", RED)
+            self.note(f"✗ {words or reason}", RED)
 
     def _quiet(self) -> None:
         self._screen.fresh_line()
@@ -202,8 +212,6 @@ def _noted(event: Event) -> tuple[str, str] | None:
     match event:
         case Discarded(reason=reason, retry_in=delay, attempt=attempt):
             return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
-        case PermissionDenied(tool=tool, reason=reason):
-            return f"✗ {tool} was not run: {one_line(reason)}", RED
         case ConversationCompacted(tokens_before=tokens):
             return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
         case Undone(turn=turn):
@@ -214,13 +222,14 @@ def _noted(event: Event) -> tuple[str, str] | None:
             return None
 
 
-def _answered(answer: object) -> str:
+def _answered(answer: Answer) -> str | None:
+    """A denial is the outcome of its call, and told there."""
     match answer:
         case Allowed(remember="once"):
             return "allowed once"
         case Allowed():
             return "allowed for this session"
-        case Denied(reason=reason, by=by):
-            return f"denied by {by}: {one_line(reason)}"
-        case _:
-            return "answered"
+        case Chosen(answers=answers):
+            return f"answered: {one_line(', '.join(answers.values()))}"
+        case Denied():
+            return None

@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, dollars, one_line
+from shoal.core.clock import SystemClock
+from shoal.core.events import (
+    Event,
+    RequestSettled,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from shoal.core.usage import Usage
+from shoal.surfaces.cli.activity import Activity
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+from shoal.surfaces.cli.progress import LiveLine
 from shoal.surfaces.cli.screen import Screen, screen_for
+from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run, Seen
@@ -59,7 +71,7 @@ def _nothing_live(home: Path, cwd: Path) -> str:
     past = list_sessions(home, str(cwd), limit=5)
     if past:
         lines.append("Past ones can be printed:")
-        lines.extend(f"  shoal watch {each.session}  {one_line(each.prompt)[:40]}" for each in past)
+        lines.extend(f"  shoal watch {each.session[:8]}  {cut(one_line(each.prompt), 52)}" for each in past)
     return "\n".join(lines)
 
 
@@ -76,34 +88,61 @@ async def _tell(run: Run) -> None:
     from shoal.app.watching import watch
 
     screen = screen_for(sys.stdout)
+    onlooker = _Onlooker(screen, live=run.is_live)
     try:
-        await _follow(screen, watch(run))
-    finally:
-        screen.close()
+        async for seen in watch(run):
+            onlooker.hear(seen)
+    except asyncio.CancelledError:
+        onlooker.close()
+        raise
+    onlooker.close(over=True)
 
 
-async def _follow(screen: Screen, events: AsyncIterator[Seen]) -> None:
-    from shoal.core.events import Event, RequestSettled, SessionEnded, SessionStarted
-    from shoal.core.usage import Usage
-    from shoal.surfaces.cli.telling import Telling
+class _Onlooker:
+    """Tells what is seen; while a turn of a live run goes on, what is being done stands below."""
 
-    telling = Telling(screen, prompts=True)
-    usage, usd, ended = Usage(), 0.0, False
-    async for event in events:
-        match event:
+    def __init__(self, screen: Screen, *, live: bool) -> None:
+        self._screen = screen
+        self._telling = Telling(screen, onlooker=True)
+        self._live = live
+        self._activity = Activity(SystemClock())
+        self._line: LiveLine | None = None
+        self._usage = Usage()
+        self._usd = 0.0
+        self._ended = False
+
+    def hear(self, seen: Seen) -> None:
+        match seen:
             case SessionStarted(session=session, model=model, cwd=cwd):
-                screen.fresh_line()
-                screen.write(f"session {session}", BOLD)
-                screen.write(f"  {model} · {cwd}\n", DIM)
-            case RequestSettled(usage=used, cost_usd=cost):
-                usage, usd = usage + used, usd + (cost or 0.0)
-            case SessionEnded():
-                ended = True
-            case Event():
-                telling.hear(event)
+                self._screen.fresh_line()
+                self._screen.write(f"session {session}", BOLD)
+                self._screen.write(f"  {model} · {cwd}\n", DIM)
+            case TurnStarted():
+                self._turn(going_on=True)
+            case TurnEnded() | SessionEnded():
+                self._turn(going_on=False)
+                self._ended = isinstance(seen, SessionEnded)
+            case RequestSettled(usage=usage, cost_usd=cost):
+                self._usage, self._usd = self._usage + usage, self._usd + (cost or 0.0)
             case _:
                 pass
-    screen.fresh_line()
-    if not ended:
-        screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
-    screen.write(f"\n  {count(usage.total_tokens)} tokens · {dollars(usd)}\n", DIM)
+        if isinstance(seen, Event):
+            self._activity.hear(seen)
+            self._telling.hear(seen)
+
+    def close(self, *, over: bool = False) -> None:
+        """`over`: nothing more will come. Otherwise the person stopped looking."""
+        self._turn(going_on=False)
+        self._screen.fresh_line()
+        if over and not self._ended:
+            self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
+        self._screen.write(f"\n  {count(self._usage.total_tokens)} tokens · {dollars(self._usd)}\n", DIM)
+        self._screen.close()
+
+    def _turn(self, *, going_on: bool) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if going_on and self._live:
+            self._activity = Activity(SystemClock())
+            self._line = LiveLine(self._screen, self._activity)

@@ -1,0 +1,1 @@
+"""Measures Shoal beside a bare loop: `python -m bench`."""

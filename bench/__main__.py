@@ -1,0 +1,90 @@
+"""`python -m bench`: run the benches and print their tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bench import clients, loop, over_http, start
+from bench.figures import Section, table
+
+_QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
+_QUICK_LOOP = loop.Size(long=500, repeats=5, long_repeats=2)
+
+BENCHES: dict[str, Callable[[bool], list[Section]]] = {
+    "loop": lambda quick: [loop.measure(_QUICK_LOOP if quick else loop.Size())],
+    "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
+    "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
+    "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
+}
+USUAL = ("loop", "http", "start")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Shoal beside a bare loop.")
+    parser.add_argument("--only", choices=BENCHES, action="append", help="may be given more than once")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: a look, not a measurement")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--import-times", action="store_true", help="where the time of the imports goes")
+    given = parser.parse_args(argv)
+    if given.import_times:
+        print(start.import_times())
+        return
+    since = time.monotonic()
+    sections: list[Section] = []
+    if not given.json:
+        print(_machine())
+        print("CPU counts more than wall, and the ratio to the bare code more than either.")
+    for name in given.only or USUAL:
+        for section in BENCHES[name](given.quick):
+            sections.append(section)
+            if not given.json:
+                print("", *table(section), sep="\n", flush=True)
+    if given.json:
+        sys.stdout.write(as_json(sections) + "\n")
+    else:
+        print(f"\n{_verdict(sections)} {time.monotonic() - since:.0f} s.")
+
+
+def _machine() -> str:
+    return (
+        f"Shoal bench: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"{platform.python_implementation()} {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}"
+    )
+
+
+def _verdict(sections: Sequence[Section]) -> str:
+    judged = [figure for section in sections for figure in section.figures if figure.target is not None]
+    missed = [figure.name.strip() for figure in judged if not figure.ok]
+    if not judged:
+        return "No targets here."
+    met = f"{len(judged) - len(missed)} of {len(judged)} targets met"
+    return f"{met}; not: {', '.join(missed)}." if missed else f"{met}."
+
+
+def as_json(sections: Sequence[Section]) -> str:
+    report = {
+        "machine": _machine(),
+        "sections": [
+            {
+                **msgspec.to_builtins(section),
+                "figures": [
+                    {**msgspec.to_builtins(figure), "ratio": figure.ratio, "ok": figure.ok}
+                    for figure in section.figures
+                ],
+            }
+            for section in sections
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Processes that are measured from outside: their CPU, wall time and peak memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from msgspec import Struct
+
+import shoal
+from bench.timing import Spent, middle
+
+_PLACES = (Path(__file__).parents[1], Path(shoal.__file__).parents[1])
+SOURCES = os.pathsep.join(map(str, _PLACES))
+"""Where a child finds this package, and the same Shoal."""
+_LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")))
+_TIMED = (
+    "import time; w, c = time.perf_counter(), time.process_time(); import {}; "
+    "print(time.process_time() - c, time.perf_counter() - w)"
+)
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """A process that ended, with those it started and waited for."""
+
+    started: float
+    """time.monotonic(), which is the same clock in every process."""
+    spent: Spent
+    megabytes: float
+    """The most memory that one process of them held."""
+    status: int
+    output: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    begun: Callable[[int], None] = lambda _: None,
+) -> Ran:
+    """`begun` is told the id of the process that starts it."""
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as place:
+        report = Path(place) / "report"
+        process = subprocess.Popen(
+            [*_LAUNCH, str(report), *argv],
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        begun(process.pid)
+        output, _ = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{argv[0]} could not be started:\n{output}")
+        started, cpu, wall, megabytes, status = report.read_text().split()
+    return Ran(
+        started=float(started),
+        spent=Spent(float(cpu), float(wall)),
+        megabytes=float(megabytes),
+        status=int(status),
+        output=output,
+    )
+
+
+def cpu_below(launcher: int) -> float:
+    """Seconds that the launched process has used so far; not a number where the system does not tell."""
+    try:
+        child = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[0]
+        threads = Path(f"/proc/{child}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+    except (OSError, IndexError):
+        return float("nan")
+
+
+def import_cost(module: str, repeats: int) -> tuple[Spent, float]:
+    """What an import takes in a fresh interpreter (seconds), and the peak memory of that interpreter (MB)."""
+    samples, peaks = [], []
+    for repeat in range(repeats + 1):
+        argv = [sys.executable, "-c", _TIMED.format(module)]
+        ran = run(argv, env={**os.environ, "PYTHONPATH": SOURCES})
+        if ran.status:
+            raise RuntimeError(f"import {module} failed:\n{ran.output}")
+        if repeat:  # the first one writes the byte code
+            cpu, wall = map(float, ran.output.split())
+            samples.append(Spent(cpu, wall))
+            peaks.append(ran.megabytes)
+    return middle(samples), median(peaks)

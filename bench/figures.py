@@ -1,0 +1,88 @@
+"""What was measured, and the table that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isnan
+from typing import Literal
+
+from msgspec import Struct
+
+from bench.timing import Spent
+
+_NAME, _CELL = 50, 18
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """Ours, the same work done by bare code, and what we promised. Times are in the section's unit."""
+
+    name: str
+    ours: Spent | None = None
+    bare: Spent | None = None
+    target: float | None = None
+    judged: Literal["cpu", "wall"] = "cpu"
+    """Which of the two times the target is about."""
+    missing: str = ""
+    """Why it was not measured."""
+
+    @property
+    def ratio(self) -> float | None:
+        ours, bare = self._of(self.ours), self._of(self.bare)
+        return ours / bare if ours is not None and bare else None
+
+    @property
+    def ok(self) -> bool | None:
+        if self.target is None:
+            return None
+        ours = self._of(self.ours)
+        return ours is not None and ours <= self.target
+
+    def _of(self, spent: Spent | None) -> float | None:
+        if spent is None:
+            return None
+        return spent.cpu if self.judged == "cpu" else spent.wall
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    name: str
+    unit: str
+    other: str
+    """What ours stands beside."""
+    column: str = "bare"
+    figures: Sequence[Figure]
+    timed: bool = True
+    """False where the figures are not times: the two numbers of a `Spent` are then the same."""
+
+
+def table(section: Section) -> Iterator[str]:
+    yield f"{section.name} ({section.unit}); {section.column}: {section.other}"
+    times = " CPU    wall" if section.timed else ""
+    ours, other = f"shoal{times}", f"{section.column}{times}"
+    yield f"  {'':{_NAME}}{ours:>{_CELL}}{other:>{_CELL}}{'ratio':>8}{'target':>10}"
+    for figure in section.figures:
+        if figure.missing:
+            yield f"  {figure.name:{_NAME}}not measured: {figure.missing}"
+            continue
+        yield "".join(
+            (
+                f"  {figure.name:{_NAME}}",
+                f"{_cell(figure.ours, timed=section.timed):>{_CELL}}",
+                f"{_cell(figure.bare, timed=section.timed):>{_CELL}}",
+                f"{'' if figure.ratio is None else f'{figure.ratio:.2f}×':>8}",
+                f"{'' if figure.target is None else f'≤ {figure.target:g}':>10}",
+                {True: "  ok", False: "  NOT MET", None: ""}[figure.ok],
+            )
+        ).rstrip()
+
+
+def _cell(spent: Spent | None, *, timed: bool) -> str:
+    if spent is None:
+        return ""
+    return f"{_short(spent.cpu)} {_short(spent.wall):>7}" if timed else _short(spent.cpu)
+
+
+def _short(value: float) -> str:
+    if isnan(value):
+        return "–"
+    digits = 0 if value >= 1000 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}"

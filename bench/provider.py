@@ -1,0 +1,81 @@
+"""A mock provider in a process of its own, whose CPU time is not ours: `python -m bench.provider --api chat`.
+
+A prompt that says `ROUNDS=n` is answered with n rounds of one tool call, then with a last word. Each event
+of an answer is sent by itself; with `APART` in the prompt some time after the one before, as from a model
+that is still thinking: the client then sleeps and is woken for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from bench.children import SOURCES
+from bench.instant import FINAL, SAYING
+from shoal.core.messages import Text, ToolUse
+from shoal.core.usage import Usage
+from shoal.testing.chat_form import ChatForm
+from shoal.testing.messages_form import MessagesForm
+from shoal.testing.replies import Answer, Delay, Drip
+from shoal.testing.servers import MockServer, serving
+
+_USAGE = Usage(input_tokens=100, output_tokens=10)
+# An answer with any fault leaves event by event, one without in a single write.
+_AT_ONCE = (Delay(seconds=0),)
+_APART = (Drip(seconds=0.0005, size=1 << 16),)
+
+
+def think(body: Mapping[str, Any]) -> Answer:
+    messages = body["messages"]
+    prompt = str(next(m["content"] for m in messages if m["role"] == "user"))
+    wanted = re.search(r"ROUNDS=(\d+)", prompt)
+    done = sum(message["role"] == "assistant" for message in messages)
+    faults = _APART if "APART" in prompt else _AT_ONCE
+    if wanted is None or done >= int(wanted[1]):
+        return Answer(content=(Text(text=FINAL),), usage=_USAGE, faults=faults)
+    call = ToolUse(id="", name="add", input={"a": done, "b": 1})
+    return Answer(content=(Text(text=SAYING), call), usage=_USAGE, faults=faults)
+
+
+async def serve(api: str) -> None:
+    form = MessagesForm() if api == "messages" else ChatForm()
+    server = MockServer(form, think, strict=False, keep_requests=False)
+    async with serving(server):
+        print(server.url, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+@contextmanager
+def provider(api: str) -> Iterator[str]:
+    """Its address; it ends with the block, and with this process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.provider", "--api", api],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCES},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        if not url:
+            raise RuntimeError(f"the mock provider ended at once, with status {process.wait()}")
+        yield url
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A mock provider for the benches.")
+    parser.add_argument("--api", choices=("messages", "chat"), required=True)
+    asyncio.run(serve(parser.parse_args().api))

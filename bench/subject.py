@@ -1,0 +1,43 @@
+"""A session of Shoal as its users open one, with a model and a tool of the bench."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import shoal
+from bench.instant import Adder
+from shoal.app.session import Session
+from shoal.core.events import Finished
+from shoal.core.ports import Model
+
+
+@contextmanager
+def empty_home() -> Iterator[Path]:
+    """A place to work in, and no settings, keys or sessions of whoever runs the bench."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as place:
+        os.environ.update(HOME=place, SHOAL_HOME=f"{place}/home")
+        try:
+            yield Path(place)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@asynccontextmanager
+async def opened(model: Model, adder: Adder, cwd: Path, *, persist: bool) -> AsyncIterator[Session]:
+    session = shoal.open(cwd=cwd, model=model, tools=[adder.tool], allowed_tools=["add"], persist=persist)
+    async with session:
+        yield session
+
+
+async def text_of(session: Session, prompt: str) -> str:
+    """How the turn ended; every event is read on the way, as a surface does."""
+    async for event in session.run(prompt):
+        if isinstance(event, Finished):
+            return event.text if event.reason == "done" else f"{event.reason}: {event.detail}"
+    return ""

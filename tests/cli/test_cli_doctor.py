@@ -1,0 +1,117 @@
+"""`shoal doctor`: what is configured, what is missing, what to type; and `shoal sessions`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shoal_process import MODEL, Program
+
+from shoal.app.doctor import examine
+from shoal.app.machine import Fact
+from shoal.surfaces.cli.doctor import drawn
+from shoal.surfaces.cli.main import run
+from shoal.testing import chat_server, messages_server
+
+NO_OLLAMA = {"OLLAMA_HOST": "127.0.0.1:9"}
+
+
+def examined(
+    home: Path, *, model: str | None = None, settings: str | None = None, **env: str
+) -> dict[str, Fact]:
+    environ = {"SHOAL_HOME": str(home), **NO_OLLAMA, **env}
+    facts = examine(environ, home, model=model, settings=settings)
+    return {f"{fact.area}: {fact.name}": fact for fact in facts}
+
+
+def test_without_a_model_the_doctor_says_three_ways_on(home: Path) -> None:
+    fact = examined(home)["models: model"]
+    assert fact.state == "bad"
+    for way in ("ANTHROPIC_API_KEY", "ollama pull", "shoal demo"):
+        assert way in fact.advice
+
+
+def test_a_key_is_named_by_its_variable_and_never_shown(home: Path) -> None:
+    facts = examined(home, ANTHROPIC_API_KEY="sk-very-secret", ANTHROPIC_BASE_URL="http://gate:1")
+    assert facts["models: anthropic"].state == facts["models: model"].state == "ok"
+    assert "$ANTHROPIC_API_KEY" in facts["models: anthropic"].value
+    assert "http://gate:1" in facts["models: anthropic"].value
+    assert facts["models: price"].value.startswith("$")
+    assert "secret" not in str(facts)
+
+
+def test_a_model_whose_provider_has_no_key_is_bad(home: Path) -> None:
+    fact = examined(home, model="openai:gpt-6-luna")["models: model"]
+    assert (fact.state, fact.advice) == ("bad", "Set OPENAI_API_KEY.")
+
+
+def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Path) -> None:
+    facts = examined(home, model="openai:mystery", OPENAI_API_KEY="k")
+    assert facts["models: price"].state == "warn"
+    assert '"mystery": {"input"' in facts["models: price"].advice
+
+
+def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path) -> None:
+    (home / "settings.json").write_text('{\n"model": 7}\n')
+    facts = examined(home, ANTHROPIC_API_KEY="k")
+    assert facts["settings: files"].state == "bad"
+    assert "settings.json:2" in facts["settings: files"].value
+    assert "programs: git" in facts
+
+
+def test_a_setting_that_is_none_is_a_warning(home: Path) -> None:
+    (home / "settings.json").write_text('{"shoal": {"compact_att": 0.5}}')
+    facts = examined(home, ANTHROPIC_API_KEY="k")
+    assert "compact_at" in facts["settings: problem"].value
+    assert str(home / "settings.json") in facts["settings: file"].value
+
+
+async def test_a_local_model_is_found_and_used(shoal: Program) -> None:
+    async with chat_server([], models=("tiny:1b", "other:2b")) as server:
+        ran = await shoal("doctor", "--json", OLLAMA_HOST=server.url)
+    told = json.loads(ran.out)
+    facts = {fact["name"]: fact for fact in told["facts"]}
+    assert (ran.code, told["ok"]) == (0, True)
+    assert "tiny:1b, other:2b" in facts["ollama"]["value"]
+    assert "ollama:tiny:1b" in facts["model"]["value"]
+
+
+async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe(shoal: Program) -> None:
+    ran = await shoal("doctor", **NO_OLLAMA)
+    assert ran.code == 1
+    assert "BAD   model" in ran.text
+    assert "→ Set ANTHROPIC_API_KEY" in ran.text
+    assert "Shoal cannot run yet because of models: model." in ran.text
+    assert b"\x1b" not in ran.out
+
+
+def test_colours_mark_the_states_where_they_are_wanted() -> None:
+    facts = [Fact(area="home", name="directory", state="bad", value="x", advice="do")]
+    assert any("\x1b[31mBAD " in line for line in drawn(facts, colours=True))
+
+
+async def test_sessions_are_listed_newest_first(shoal: Program, tmp_path: Path) -> None:
+    async with messages_server(["a", "b"]) as server:
+        shoal.talks_to(server)
+        first = (await shoal("-p", "first question", "--model", MODEL, "--output-format", "json")).result
+        second = (await shoal("-p", "second question", "--model", MODEL, "--output-format", "json")).result
+    ran = await shoal("sessions")
+    one, two = ran.text.splitlines()[:2]
+    assert one.startswith(second["session_id"])
+    assert one.endswith("second question")
+    assert two.startswith(first["session_id"])
+    ran = await shoal("sessions", "--json", "--all", "-n", "1")
+    (latest,) = json.loads(ran.out)
+    assert (latest["session"], latest["prompt"]) == (second["session_id"], "second question")
+    assert Path(latest["transcript"]).exists()
+    shoal.project = tmp_path
+    assert "There are no sessions in" in (await shoal("sessions")).text
+
+
+def test_resume_without_an_id_needs_sessions_to_choose_from(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    assert run(["--resume"]) == 2
+    assert "There are no sessions in" in capsys.readouterr().err

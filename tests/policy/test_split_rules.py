@@ -1,0 +1,29 @@
+"""Lists of rules, as flags carry them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.core.errors import SettingsError
+from shoal.policy.rules import split_rules
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("Read,Edit", ["Read", "Edit"]),
+        ("Read Edit,  Write ", ["Read", "Edit", "Write"]),
+        ("Bash(git log:*) Read", ["Bash(git log:*)", "Read"]),
+        ("Bash(echo (a, b)),Read", ["Bash(echo (a, b))", "Read"]),
+        (" , ", []),
+        ("", []),
+    ],
+)
+def test_commas_and_blanks_outside_parentheses_separate(text: str, rules: list[str]) -> None:
+    assert split_rules(text) == rules
+
+
+@pytest.mark.parametrize("text", ["Bash(", "Bash(git log:*", "Bash git)", "Read,Bash(a"])
+def test_half_a_pattern_is_refused_and_never_read_as_the_whole_tool(text: str) -> None:
+    with pytest.raises(SettingsError, match="do not match"):
+        split_rules(text)

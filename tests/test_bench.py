@@ -1,0 +1,83 @@
+"""Each bench runs, does its work and shows its figures; how fast is not asserted here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+
+
+def shown(section) -> str:
+    from bench.figures import table
+
+    return "\n".join(table(section))
+
+
+def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
+    from bench import loop
+
+    text = shown(loop.measure(loop.Size(short=2, long=5, repeats=1, long_repeats=1)))
+    for row in ("in memory, 2 rounds", "in memory, 5 rounds", "on disk, 2 rounds", "growth"):
+        assert row in text
+    assert "≤ 80" in text
+    assert "≤ 150" in text
+
+
+def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_many():
+    from bench import over_http
+
+    size = over_http.Size(rounds=2, repeats=1, agents=3, agents_rounds=1, agents_repeats=1)
+    text = shown(over_http.measure(size))
+    for row in ("messages, one agent", "messages, 3 agents", "chat, one agent", "chat, 3 agents"):
+        assert row in text
+
+
+def test_the_start_of_the_command_is_shown_with_its_memory():
+    from bench import start
+
+    times, memory = start.measure(start.Size(repeats=1))
+    assert "process start to first request" in shown(times)
+    assert "≤ 350" in shown(times)
+    assert "≤ 55" in shown(memory)
+    peak = memory.figures[0].ours
+    assert peak is not None
+    assert peak.cpu > 5
+
+
+def test_other_http_clients_are_measured_with_the_same_agents():
+    from bench import clients, over_http
+
+    size = over_http.Size(rounds=1, repeats=1, agents=2, agents_rounds=1, agents_repeats=1)
+    rounds, _ = clients.measure(size)
+    text = shown(rounds)
+    assert "httpx" in text
+    assert "httpcore" in text
+
+
+def test_the_figures_can_be_had_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    from bench import __main__ as program
+    from bench import loop
+
+    tiny = loop.Size(short=1, long=2, repeats=1, long_repeats=1)
+    monkeypatch.setitem(program.BENCHES, "loop", lambda quick: [loop.measure(tiny)])
+    program.main(["--only", "loop", "--json"])
+    figures = json.loads(capsys.readouterr().out)["sections"][0]["figures"]
+    assert {"name", "ours", "bare", "ratio", "target", "ok"} <= set(figures[0])
+
+
+def test_a_missed_target_is_said():
+    from bench.figures import Figure, Section, table
+    from bench.timing import Spent
+
+    slow = Figure(name="slow", ours=Spent(3.0, 3.0), bare=Spent(1.0, 1.0), target=2.0)
+    text = "\n".join(table(Section(name="A", unit="ms", other="nothing", figures=[slow])))
+    assert "3.00×" in text
+    assert "NOT MET" in text
