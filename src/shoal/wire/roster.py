@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -40,6 +41,10 @@ class _TeamForm(Struct, rename="camel"):
     lead_session_id: str | None = None
 
 
+class _Named(Struct):
+    name: str = ""
+
+
 class TeamFile(Struct, frozen=True, kw_only=True):
     """A team beside the bytes it was read from, which hold what only other programs know of it."""
 
@@ -51,8 +56,14 @@ class TeamFile(Struct, frozen=True, kw_only=True):
     def rewritten(self, team: Team) -> bytes:
         """The file with the team as it is now; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
-        before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
-        members = [_member_bytes(member, before.get(member.name)) for member in team.members]
+        before = _named_entries(fields.get("members"))
+        same = {member.name: member for member in self.team.members}
+        members = [
+            before[member.name]
+            if member.name in before and same.get(member.name) == member
+            else _member_bytes(member, before.get(member.name))
+            for member in team.members
+        ]
         members += [rejected.raw for rejected in self.rejected]
         known = _known(team, members)
         if "name" in fields:
@@ -146,13 +157,19 @@ def _member_bytes(member: Member, before: bytes | None) -> bytes:
     return rewritten(before or b"{}", known)
 
 
-def _entries(members: Any) -> list[bytes]:
-    """The members' objects as bytes, whichever way the file could be read."""
+def _named_entries(members: Any) -> dict[Any, bytes]:
+    """The members' objects as bytes, whichever way the file could be read; of two of one name the last."""
     if isinstance(members, Raw):
-        return [bytes(raw) for raw in msgspec.json.decode(members, type=list[Raw])]
-    return [dump(entry) for entry in members or ()]
+        entries = [bytes(raw) for raw in msgspec.json.decode(members, type=list[Raw])]
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            names = msgspec.json.decode(members, type=list[_Named])
+            return {named.name: entry for named, entry in zip(names, entries, strict=True)}
+    else:
+        entries = [dump(entry) for entry in members or ()]
+    return {_name_in(entry): entry for entry in entries}
 
 
-def _name_in(entry: bytes) -> Any:
+def _name_in(entry: bytes) -> str | None:
     value = value_of(entry)
-    return value.get("name") if isinstance(value, Mapping) else None
+    name = value.get("name") if isinstance(value, Mapping) else None
+    return name if isinstance(name, str) else None
