@@ -41,8 +41,18 @@ class _TeamForm(Struct, rename="camel"):
     lead_session_id: str | None = None
 
 
+class _WholeForm(_TeamForm):
+    """Where every member has the right shape."""
+
+    members: list[_MemberForm]
+
+
 class _Named(Struct):
-    name: str = ""
+    name: str
+
+
+_decode_whole = msgspec.json.Decoder(_WholeForm).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class TeamFile(Struct, frozen=True, kw_only=True):
@@ -56,11 +66,12 @@ class TeamFile(Struct, frozen=True, kw_only=True):
     def rewritten(self, team: Team) -> bytes:
         """The file with the team as it is now; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
-        before = _named_entries(fields.get("members"))
-        same = {member.name: member for member in self.team.members}
+        before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
+        # Most members are as they were read, and so are their bytes: a team may have a thousand.
+        unchanged = {id(member) for member in self.team.members}
         members = [
             before[member.name]
-            if member.name in before and same.get(member.name) == member
+            if id(member) in unchanged and member.name in before
             else _member_bytes(member, before.get(member.name))
             for member in team.members
         ]
@@ -81,18 +92,23 @@ def team_bytes(team: Team) -> bytes:
 
 def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
     """The team in the directory of that name; members of a wrong shape are set aside with the reason."""
-    value = value_of(content)
-    if isinstance(value, Invalid):
-        return value
+    form: _TeamForm
     try:
-        form = converted(value, _TeamForm)
-    except msgspec.ValidationError as error:
-        return Invalid(shape(error))
+        form = _decode_whole(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = value_of(content)
+        if isinstance(value, Invalid):
+            return value
+        try:
+            form = converted(value, _TeamForm)
+        except msgspec.ValidationError as error:
+            return Invalid(shape(error))
     members: dict[str, Member] = {}
     rejected: list[Rejected] = []
     for entry in form.members:
         try:
-            member = _member(converted(entry, _MemberForm), name)
+            known = entry if isinstance(entry, _MemberForm) else converted(entry, _MemberForm)
+            member = _member(known, name)
         except msgspec.ValidationError as error:
             rejected.append(Rejected(raw=dump(entry), reason=shape(error)))
         else:
@@ -157,19 +173,15 @@ def _member_bytes(member: Member, before: bytes | None) -> bytes:
     return rewritten(before or b"{}", known)
 
 
-def _named_entries(members: Any) -> dict[Any, bytes]:
-    """The members' objects as bytes, whichever way the file could be read; of two of one name the last."""
+def _entries(members: Any) -> list[bytes]:
+    """The members' objects as bytes, whichever way the file could be read."""
     if isinstance(members, Raw):
-        entries = [bytes(raw) for raw in msgspec.json.decode(members, type=list[Raw])]
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            names = msgspec.json.decode(members, type=list[_Named])
-            return {named.name: entry for named, entry in zip(names, entries, strict=True)}
-    else:
-        entries = [dump(entry) for entry in members or ()]
-    return {_name_in(entry): entry for entry in entries}
+        return [bytes(raw) for raw in msgspec.json.decode(members, type=list[Raw])]
+    return [dump(entry) for entry in members or ()]
 
 
-def _name_in(entry: bytes) -> str | None:
+def _name_in(entry: bytes) -> Any:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_named(entry).name
     value = value_of(entry)
-    name = value.get("name") if isinstance(value, Mapping) else None
-    return name if isinstance(name, str) else None
+    return value.get("name") if isinstance(value, Mapping) else None
