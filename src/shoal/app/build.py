@@ -17,6 +17,7 @@ from shoal.app.choosing import chosen_model
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
 from shoal.app.undo import Past
@@ -118,7 +119,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     record = _record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
-    tools = all_tools(reach.shells, options.tools)
+    between = _between_agents(options, settings, record, session, ids, leave)
+    tools = all_tools(reach.shells, between, options.tools)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
@@ -288,6 +290,16 @@ def _permissions(
         deny=rules("deny", rules_in(options.disallowed_tools)),
         readable=[directory / "results"],
     )
+
+
+def _between_agents(
+    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+) -> AgentsRecord:
+    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    home = settings.home if options.persist else record.directory
+    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    leave.push_async_callback(between.aclose)
+    return between
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -24,7 +24,18 @@ from shoal.policy.rules import (
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
-HARMLESS = frozenset({"TodoWrite", "AskUserQuestion", "BashOutput", "KillShell"})
+HARMLESS = frozenset(
+    {
+        "TodoWrite",
+        "AskUserQuestion",
+        "BashOutput",
+        "KillShell",
+        "TaskCreate",
+        "TaskGet",
+        "TaskList",
+        "TaskUpdate",
+    }
+)
 OBEYED = frozenset({".claude", ".git"})
 """Directories whose files other programs, and the next session, act on: settings, hooks."""
 _PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
@@ -91,7 +102,7 @@ class RulePermissions:
         if self.mode == "bypassPermissions":
             return Allow("permissions are skipped")
         if call.name in HARMLESS:
-            return Allow("it changes nothing outside the conversation")
+            return Allow("it changes nothing outside the work of the agents")
         inside = path is None or self._workspace.contains(path)
         if call.name in READ_TOOLS and (inside or self._is_own_file(path)):
             return Allow("it reads inside the working directories")
