@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec.structs import replace
 
 from shoal.core.clock import Clock
-from shoal.core.errors import NoSuchTeam, RecordError, TaskRefused, TeamBusy
+from shoal.core.errors import NoSuchInbox, NoSuchTeam, RecordError, TaskRefused, TeamBusy
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import (
@@ -87,7 +87,7 @@ class MemoryMailboxes:
         self._inboxes: dict[AgentName, _Inbox] = {}
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
-        self._inbox(owner)
+        self._inboxes.setdefault(agent_name(owner), _Inbox())
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
         self._inbox(to).post(mail)
@@ -109,7 +109,15 @@ class MemoryMailboxes:
     async def aclose(self) -> None: ...
 
     def _inbox(self, owner: AgentName) -> _Inbox:
-        return self._inboxes.setdefault(agent_name(owner), _Inbox())
+        """Teammates have one from their start; the lead's is made with the first message to it."""
+        name = agent_name(owner)
+        if name == LEAD_NAME:
+            return self._inboxes.setdefault(name, _Inbox())
+        inbox = self._inboxes.get(name)
+        if inbox is None:
+            there = ", ".join(sorted(self._inboxes)) or "nobody"
+            raise NoSuchInbox(f"{owner!r} has no inbox. There are inboxes of: {there}.")
+        return inbox
 
 
 class MemoryTaskBoard:

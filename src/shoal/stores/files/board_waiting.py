@@ -23,6 +23,8 @@ class Waiters:
     async def wait(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(woken)
+        # Who comes to wait found nothing claimable: what was announced is claimed, and may come back.
+        self._announced.clear()
         try:
             await woken
         except asyncio.CancelledError:

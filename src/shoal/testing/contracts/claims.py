@@ -9,7 +9,7 @@ from shoal.core.names import AgentName
 from shoal.core.record import TaskBoard
 from shoal.core.tasks import Change
 from shoal.testing.contracts.board import ANN, BOB, created, found, moved
-from shoal.testing.contracts.rules import Doors, Rules, opened, refused, still_waiting, together
+from shoal.testing.contracts.rules import PROMPT, Doors, Rules, opened, refused, still_waiting, together
 
 RULES = Rules()
 
@@ -163,7 +163,7 @@ async def whatever_makes_a_task_claimable_wakes_who_waits(doors: Doors[TaskBoard
         await board.update(task, Change(add_blocked_by=(blocker,)), by=ANN)
         first = await board.claim(blocker, by=ANN)
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_claimable())
             assert await still_waiting(waiting)
             await other.update(blocker, Change(status="completed", attempt=first.attempt), by=ANN)
@@ -172,13 +172,13 @@ async def whatever_makes_a_task_claimable_wakes_who_waits(doors: Doors[TaskBoard
         assert claim.task is not None
         assert claim.task.id == task
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_claimable())
             assert await still_waiting(waiting)
             await other.release_all(BOB)
         assert await board.claim_next(by=BOB) is not None
 
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_claimable())
             assert await still_waiting(waiting)
             await created(other, 1)

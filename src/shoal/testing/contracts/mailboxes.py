@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.core.errors import BadName
+from msgspec.structs import replace
+
+from shoal.core.errors import BadName, NoSuchInbox
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.record import Mailboxes
-from shoal.testing.contracts.rules import Doors, Rules, opened, refused, still_waiting, together
+from shoal.testing.contracts.rules import PROMPT, Doors, Rules, opened, refused, still_waiting, together
 
 RULES = Rules()
 ANN, BOB = AgentName("ann"), AgentName("bob")
@@ -37,7 +39,7 @@ async def mail_is_taken_in_the_order_of_its_posts(doors: Doors[Mailboxes]) -> No
 async def a_message_is_unread_until_it_is_marked_and_read_for_ever_after(doors: Doors[Mailboxes]) -> None:
     async with doors() as boxes:
         await boxes.open(ANN)
-        await boxes.post(ANN, _mail("m0"))
+        await boxes.post(ANN, replace(_mail("m0"), read=True))
         for _ in range(2):
             assert [(mail.id, mail.read) for mail in await boxes.take(ANN)] == [("m0", False)]
         await boxes.mark(ANN, ["m0"])
@@ -133,6 +135,16 @@ async def what_cannot_be_a_name_has_no_inbox(doors: Doors[Mailboxes]) -> None:
 
 
 @RULES.shows()
+async def a_post_to_one_without_inbox_is_refused(doors: Doors[Mailboxes]) -> None:
+    async with doors() as boxes:
+        await boxes.open(ANN)
+        for _ in range(2):
+            assert "bob" in await refused(boxes.post(BOB, _mail("m0", sender=ANN)), NoSuchInbox)
+        await boxes.open(BOB)
+        assert await boxes.take(BOB) == ()
+
+
+@RULES.shows()
 async def the_lead_s_inbox_is_made_by_the_first_message_to_it(doors: Doors[Mailboxes]) -> None:
     async with opened(doors, 2) as (boxes, lead):
         await boxes.post(LEAD_NAME, _mail("m0"))
@@ -164,7 +176,7 @@ async def a_post_wakes_who_waits_through_any_door(doors: Doors[Mailboxes]) -> No
     async with opened(doors, 2) as (boxes, others):
         await boxes.open(ANN)
         for n, writer in enumerate((boxes, others)):
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
                 waiting = group.create_task(boxes.wait(ANN))
                 assert await still_waiting(waiting)
                 await writer.post(ANN, _mail(f"m{n}"))

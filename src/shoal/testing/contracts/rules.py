@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 PATIENCE = 20.0
 """Seconds after which a wait counts as one that never ends."""
+PROMPT = 3.0
+"""Seconds in which who waits is woken even on a busy machine: by an event, not by a look now and then."""
 _QUIET = 0.1
 
 T = TypeVar("T")
