@@ -31,6 +31,15 @@ def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
     assert "≤ 150" in text
 
 
+def test_the_board_is_shown_beside_the_plain_way():
+    from bench import board
+
+    text = shown(board.measure(board.Size(claimants=2, tasks=40, listed=50, repeats=1)))
+    for row in ("a claim, 2 processes, 40 tasks", "list of 50, cold", "when nothing changed"):
+        assert row in text
+    assert "≤ 150" in text
+
+
 def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_many():
     from bench import over_http
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -40,6 +41,20 @@ class _TeamForm(Struct, rename="camel"):
     lead_session_id: str | None = None
 
 
+class _WholeForm(_TeamForm):
+    """Where every member has the right shape."""
+
+    members: list[_MemberForm]
+
+
+class _Named(Struct):
+    name: str
+
+
+_decode_whole = msgspec.json.Decoder(_WholeForm).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
 class TeamFile(Struct, frozen=True, kw_only=True):
     """A team beside the bytes it was read from, which hold what only other programs know of it."""
 
@@ -52,7 +67,14 @@ class TeamFile(Struct, frozen=True, kw_only=True):
         """The file with the team as it is now; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
         before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
-        members = [_member_bytes(member, before.get(member.name)) for member in team.members]
+        # Most members are as they were read, and so are their bytes: a team may have a thousand.
+        unchanged = {id(member) for member in self.team.members}
+        members = [
+            before[member.name]
+            if id(member) in unchanged and member.name in before
+            else _member_bytes(member, before.get(member.name))
+            for member in team.members
+        ]
         members += [rejected.raw for rejected in self.rejected]
         known = _known(team, members)
         if "name" in fields:
@@ -70,18 +92,23 @@ def team_bytes(team: Team) -> bytes:
 
 def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
     """The team in the directory of that name; members of a wrong shape are set aside with the reason."""
-    value = value_of(content)
-    if isinstance(value, Invalid):
-        return value
+    form: _TeamForm
     try:
-        form = converted(value, _TeamForm)
-    except msgspec.ValidationError as error:
-        return Invalid(shape(error))
+        form = _decode_whole(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = value_of(content)
+        if isinstance(value, Invalid):
+            return value
+        try:
+            form = converted(value, _TeamForm)
+        except msgspec.ValidationError as error:
+            return Invalid(shape(error))
     members: dict[str, Member] = {}
     rejected: list[Rejected] = []
     for entry in form.members:
         try:
-            member = _member(converted(entry, _MemberForm), name)
+            known = entry if isinstance(entry, _MemberForm) else converted(entry, _MemberForm)
+            member = _member(known, name)
         except msgspec.ValidationError as error:
             rejected.append(Rejected(raw=dump(entry), reason=shape(error)))
         else:
@@ -154,5 +181,7 @@ def _entries(members: Any) -> list[bytes]:
 
 
 def _name_in(entry: bytes) -> Any:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_named(entry).name
     value = value_of(entry)
     return value.get("name") if isinstance(value, Mapping) else None
