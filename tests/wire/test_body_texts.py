@@ -314,7 +314,6 @@ def test_a_body_that_contradicts_itself_is_plain_text(name, change):
     assert read_body(json.dumps({**JSONS[name], **change})) is None
 
 
-@pytest.mark.spec("MSG-09")
 def test_a_termination_never_comes_as_a_message():
     assert read_body('{"type": "teammate_terminated", "taskId": "1", "status": "completed"}') is None
 

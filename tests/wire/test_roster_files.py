@@ -129,6 +129,16 @@ def test_a_rewrite_keeps_what_it_does_not_know_of_the_team_and_its_members(
     assert read(rewritten).team == after
 
 
+def test_members_that_did_not_change_stay_byte_for_byte():
+    odd = b'{"name":"bob","joinedAt":1.50e3,"extra":  1.0}'
+    content = b'{"members":[{"name":"ann"},%b]}' % odd
+    file = read(content)
+    ann, bob = file.team.members
+    found = file.rewritten(replace(file.team, members=(replace(ann, is_active=True), bob)))
+    assert b'"joinedAt": 1.50e3' in found
+    assert json.loads(found)["members"][0]["isActive"] is True
+
+
 def test_the_late_form_is_read_and_its_fields_stay():
     process = {"pid": 7, "pidSpace": "host", "claimedAt": 1, "procStart": "2"}
     late = {name: value for name, value in CONFIG.items() if name != "description"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.clock import Clock
 from shoal.core.errors import LockUnavailable, NoSuchInbox, ShoalError, StoreError
@@ -137,6 +138,7 @@ class Mailbox:
     async def post(self, mail: Mail) -> Receipt:
         """The first of the posts that wait at the same time writes them all."""
         loop = asyncio.get_running_loop()
+        mail = replace(mail, read=False)
         post = _Post(Entry(mail=mail, raw=entry_bytes(mail)), loop.create_future())
         self._posts.append(post)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from shoal.core.errors import BadName, NoSuchInbox
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
@@ -37,7 +39,7 @@ async def mail_is_taken_in_the_order_of_its_posts(doors: Doors[Mailboxes]) -> No
 async def a_message_is_unread_until_it_is_marked_and_read_for_ever_after(doors: Doors[Mailboxes]) -> None:
     async with doors() as boxes:
         await boxes.open(ANN)
-        await boxes.post(ANN, _mail("m0"))
+        await boxes.post(ANN, replace(_mail("m0"), read=True))
         for _ in range(2):
             assert [(mail.id, mail.read) for mail in await boxes.take(ANN)] == [("m0", False)]
         await boxes.mark(ANN, ["m0"])
