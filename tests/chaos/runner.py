@@ -35,7 +35,7 @@ class Size(Struct, frozen=True, kw_only=True):
     processes: int = 50
     operations: int = 1_000
     kinds: tuple[str, ...] = ALL
-    pause: float = 0.02
+    pause: float = 0.05
     """Seconds between kills."""
     patience: float = 3_600.0
 

@@ -13,7 +13,7 @@ from shoal.core.ids import Ids
 from shoal.core.tasks import Draft
 from shoal.stores.files.board import FileTaskBoard
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Other:

@@ -66,8 +66,7 @@ def window_of(entries: tuple[Entry, ...]) -> Window:
 def marked(entries: Iterable[Entry], ids: Collection[str]) -> tuple[Entry, ...]:
     """The entries, these of them consumed."""
     return tuple(
-        _with(entry, read=True) if entry.mail.id in ids and not entry.mail.read else entry
-        for entry in entries
+        [_consumed(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
     )
 
 
@@ -125,9 +124,9 @@ def rescued(content: bytes) -> Inbox:
     return Inbox(entries=tuple(entries))
 
 
-def _with(entry: Entry, *, read: bool) -> Entry:
-    mail = msgspec.structs.replace(entry.mail, read=read)
-    return Entry(mail=mail, raw=_marked_in_place(entry.raw) or settled(entry, read=read))
+def _consumed(entry: Entry) -> Entry:
+    mail = msgspec.structs.replace(entry.mail, read=True)
+    return Entry(mail=mail, raw=_marked_in_place(entry.raw) or settled(entry, read=True))
 
 
 def _marked_in_place(raw: bytes) -> bytes | None:

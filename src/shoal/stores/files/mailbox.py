@@ -197,6 +197,7 @@ class Mailbox:
             if self._overflow.waiting() and not self._owned_by_foreign():
                 # First come first served: the new ones go behind those that wait.
                 self._overflow.append([post.entry.raw for post in posts])
+                self._overflow.recover(window.ids)
                 self._write(held, window.entries)
                 held_now = set(self._window.ids if self._window else ())
                 for post in posts:
@@ -342,7 +343,7 @@ class Mailbox:
         if self._owned_by_foreign():
             moving = self._overflow.next_lines(_EVERYTHING, _EVERYTHING)
         else:
-            entries = tuple(named(e, self._ids.uuid()) if nameless(e) else e for e in entries)
+            entries = tuple([named(e, self._ids.uuid()) if nameless(e) else e for e in entries])
             kept, gone = parted(entries)
             moving = self._moving_into(kept)
         incoming = self._entries_of(moving)
@@ -367,10 +368,7 @@ class Mailbox:
             os.fsync(self._places.inboxes.fd)
 
     def _moving_into(self, kept: tuple[Entry, ...]) -> Moving:
-        count, size = Window(content=None, entries=kept).room
-        if count == 0 or not self._overflow.waiting():
-            return Moving((), 0)
-        return self._overflow.next_lines(count, size)
+        return self._overflow.next_lines(*Window(content=None, entries=kept).room)
 
     def _entries_of(self, moving: Moving) -> tuple[Entry, ...]:
         entries = []

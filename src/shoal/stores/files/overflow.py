@@ -37,27 +37,36 @@ class Moving(Struct, frozen=True):
 
 
 class Overflow:
-    """Of one inbox. Everything but `waiting` and `lines_behind` needs our lock."""
+    """Of one inbox. `waiting` and `lines_behind` need no lock; the rest comes after `recover`, under ours."""
 
-    __slots__ = ("_directory", "_durable", "_file", "_state_file")
+    __slots__ = ("_directory", "_durable", "_file", "_size", "_state", "_state_file")
 
     def __init__(self, directory: Directory, owner: str, *, durable: bool = False) -> None:
         self._directory = directory
         self._file = f"{owner}.jsonl"
         self._state_file = f"{owner}.state"
         self._durable = durable
+        self._state = _State()
+        self._size = 0
 
     def waiting(self) -> bool:
         """Whether something is behind the inbox; without the lock, a guess to be looked at again."""
         status = self._directory.status(self._file)
-        if status is None or status.st_size == 0:
-            return False
-        return self._moved(status) < status.st_size
+        return status is not None and self._state_for(status).moved < status.st_size
 
     def lines_behind(self) -> list[bytes]:
-        """All that waits; without the lock."""
+        """All that waits."""
         status = self._directory.status(self._file)
-        return [] if status is None else list(read_lines(self._directory, self._file, self._moved(status)))
+        if status is None:
+            return []
+        return list(read_lines(self._directory, self._file, self._state_for(status).moved))
+
+    @property
+    def interrupted(self) -> bool:
+        """A process died while it moved mail: what the inbox holds says how far it came."""
+        status = self._directory.status(self._file)
+        state = _State() if status is None else self._state_for(status)
+        return state.intended != state.moved
 
     def append(self, lines: Sequence[bytes]) -> None:
         status = self._directory.status(self._file)
@@ -67,30 +76,27 @@ class Overflow:
         append_lines(self._directory, self._file, lines, durable=self._durable)
 
     def recover(self, ids: Collection[str]) -> None:
-        """Settle what a process that died left between; `ids` are those the inbox holds."""
-        state = self._state()
-        if state.intended == state.moved:
+        """See what is there, and settle what a process that died left between; the inbox holds these ids."""
+        status = self._directory.status(self._file)
+        if status is None or status.st_size == 0:
+            self._state, self._size = _State(), 0
             return
-        moved = state.intended if any(_short(each) == state.first for each in ids) else state.moved
-        self._write_state(_State(inode=state.inode, moved=moved, intended=moved))
-
-    @property
-    def interrupted(self) -> bool:
-        state = self._state()
-        return state.intended != state.moved
+        state = self._state_for(status)
+        self._state, self._size = state, status.st_size
+        if state.intended != state.moved:
+            moved = state.intended if any(_short(each) == state.first for each in ids) else state.moved
+            self._write_state(_State(inode=state.inode, moved=moved, intended=moved))
 
     def next_lines(self, most: int, most_bytes: int) -> Moving:
         """The oldest that fit; the first one always does."""
+        if self._state.moved >= self._size or most == 0:
+            return Moving((), self._state.moved)
+        fd = self._directory.open(self._file, os.O_RDWR)
         try:
-            fd = self._directory.open(self._file, os.O_RDWR)
-        except FileNotFoundError:
-            return Moving((), 0)
-        try:
-            size = whole_size(fd)
-            at = self._moved(os.fstat(fd))
+            self._size = whole_size(fd)
             lines: list[bytes] = []
-            end, taken = at, 0
-            for line in _lines(fd, at, size):
+            end, taken = self._state.moved, 0
+            for line in _lines(fd, end, self._size):
                 if len(lines) == most or (lines and taken + len(line) > most_bytes):
                     break
                 lines.append(line)
@@ -101,43 +107,37 @@ class Overflow:
             os.close(fd)
 
     def intend(self, moving: Moving, first: str) -> None:
-        state = self._state_of_file()
+        state = self._state
         self._write_state(
             _State(inode=state.inode, moved=state.moved, intended=moving.end, first=_short(first))
         )
 
     def moved(self, moving: Moving) -> None:
         """The inbox holds them."""
-        state = self._state_of_file()
-        self._write_state(_State(inode=state.inode, moved=moving.end, intended=moving.end))
-        self._shrink(moving.end)
-
-    def _shrink(self, moved: int) -> None:
+        if moving.end < self._size:
+            self._write_state(_State(inode=self._state.inode, moved=moving.end, intended=moving.end))
+            if moving.end < _WORTH_SHRINKING or moving.end * 2 < self._size:
+                return
         fd = self._directory.open(self._file, os.O_RDWR)
         try:
-            size = os.fstat(fd).st_size
-            if moved >= size:
+            if moving.end >= self._size:
                 os.ftruncate(fd, 0)
-            elif moved >= _WORTH_SHRINKING and moved * 2 >= size:
-                self._directory.replace(self._file, read_from(fd, moved))
+            else:
+                self._directory.replace(self._file, read_from(fd, moving.end))
         except OSError as error:
             raise unwritable(self._directory.path / self._file, error) from error
         finally:
             os.close(fd)
+        self._state, self._size = _State(), 0
 
-    def _moved(self, status: os.stat_result) -> int:
-        state = self._state()
-        return state.moved if state.inode == status.st_ino and state.moved <= status.st_size else 0
+    def _state_for(self, status: os.stat_result) -> _State:
+        state = self._read_state()
+        if state.inode == status.st_ino and state.moved <= status.st_size:
+            return state
+        return _State(inode=status.st_ino)
 
-    def _state_of_file(self) -> _State:
-        status = self._directory.status(self._file)
-        if status is None:
-            return _State()
-        return _State(inode=status.st_ino, moved=self._moved(status))
-
-    def _state(self) -> _State:
-        raw = self._directory.read(self._state_file)
-        fields = (raw or b"").split()
+    def _read_state(self) -> _State:
+        fields = (self._directory.read(self._state_file) or b"").split()
         try:
             inode, moved, intended, first = fields
             return _State(int(inode), int(moved), int(intended), first.decode())
@@ -156,6 +156,7 @@ class Overflow:
             raise unwritable(self._directory.path / self._state_file, error) from error
         finally:
             os.close(fd)
+        self._state = state
 
 
 def _short(identity: str) -> str:
