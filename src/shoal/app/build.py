@@ -117,7 +117,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
 
     model = await choose(options.model)
     record = _record(options, settings, cwd, history, leave)
-    identity = Identity(session=history.session)
+    identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
     tools = all_tools(reach.shells, between, options.tools)
