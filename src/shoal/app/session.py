@@ -307,9 +307,13 @@ class Session:
 
     def _stopped(self, ended: Ended) -> Ended:
         """Leave the conversation so that it can go on: no call without a result."""
-        self.agent.conversation.interrupt()
-        if ended.reason == "interrupted":
-            self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        try:
+            self.agent.conversation.interrupt()
+            if ended.reason == "interrupted":
+                self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        except StoreError as error:
+            # Resuming answers the open calls as well.
+            return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
         return ended
 
     def _time_left(self) -> float:

@@ -30,6 +30,11 @@ COMMANDS = {
         "See what agents ask, and answer.",
         ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
     ),
+    "cost": SubCommand(
+        "shoal.surfaces.cli.cost",
+        "Show what a session has cost.",
+        ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
+    ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch an agent repair a small project, offline.",
