@@ -57,13 +57,15 @@ async def hold(home: Path, name: str) -> None:
 
 
 async def hold_with_child(home: Path, name: str) -> None:
-    """As `hold`, with a forked child that lives on until the test lets go of its input."""
+    """As `hold`, with a forked child that lives on until the test ends it."""
     board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
     claim = await board.claim_next(by=name)
-    if os.fork() == 0:
-        sys.stdin.readline()
-        os._exit(0)
-    say([claim.task.id, claim.attempt])
+    child = os.fork()
+    if child == 0:
+        for fd in range(3):
+            os.close(fd)
+        signal.pause()
+    say([claim.task.id, child])
     signal.pause()
 
 

@@ -135,7 +135,7 @@ async def test_deleting_drops_every_reference_and_frees_who_waited(home):
     assert file_of(home, "1")["blocks"] == file_of(home, "3")["blockedBy"] == []
 
 
-@pytest.mark.spec("TSK-11", "USR-25")
+@pytest.mark.spec("USR-25")
 async def test_a_stale_attempt_cannot_complete(home):
     async with board_at(home) as board:
         await filled(board, 1)
@@ -151,7 +151,7 @@ async def test_a_stale_attempt_cannot_complete(home):
     assert file_of(home, "1")["metadata"] == {ATTEMPT: second.attempt}
 
 
-@pytest.mark.spec("TSK-04")
+@pytest.mark.spec("TSK-09")
 async def test_what_a_closed_board_held_is_pending_again(home):
     async with board_at(home) as board:
         await filled(board, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -103,7 +105,10 @@ async def test_a_child_of_the_holder_does_not_keep_its_claim(home):
     async with board_at(home) as board:
         await filled(board, 1)
         async with other("hold_with_child", home, "bob") as holder:
-            await holder.heard()
-            assert (await board.claim("1", by="carol")).reason == "already_claimed"
-            await holder.kill()
-            assert (await board.claim("1", by="carol")).success
+            _, child = await holder.heard()
+            try:
+                assert (await board.claim("1", by="carol")).reason == "already_claimed"
+                await holder.kill()
+                assert (await board.claim("1", by="carol")).success
+            finally:
+                os.kill(child, signal.SIGKILL)

@@ -152,7 +152,6 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
-@pytest.mark.spec("TEAM-01")
 async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
     await made(rosters)
     await rosters.join("roof", newcomer())
