@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.core.errors import BudgetError, ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
+from shoal.core.errors import (
+    BudgetError,
+    ContextTooLong,
+    ModelError,
+    NoSuchSession,
+    ShoalError,
+    StoreError,
+    Unauthorized,
+)
 from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
@@ -355,6 +363,13 @@ async def test_a_rule_that_names_no_tool_is_noted(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), disallowed_tools=["Bsah Edit"]) as session:
         assert session.notes == ["The rule Bsah names no tool here. Is Bash meant?"]
         assert "Edit" not in session.agent.tools
+
+
+async def test_a_session_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ShoalError):
+        async with shoal.open(cwd=tmp_path, model="scripted:/nowhere.json"):
+            pass
+    assert not any((home() / "shoal" / "runs").iterdir())
 
 
 async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:

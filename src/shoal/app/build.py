@@ -101,7 +101,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     ids = Ids(options.seed)
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
-        leave.callback(history.lock.release)
+        # Only of a new session is it certain that nobody else looks for its directory.
+        leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
 
     stand_ins = _stand_ins(options, settings, cwd, history)
 

@@ -53,7 +53,7 @@ async def _found(settings: Settings, clock: Clock, ids: Ids) -> Model:
         return _asked(f"anthropic:{USUAL}", settings, clock, ids)
     from shoal.models.providers import find_ollama, find_served
 
-    if access.openai_base_url:
+    if access.openai_base_url and not access.openai_api_key:
         # A server of one's own has models of its own; it is asked which.
         served = await find_served(access.openai_base_url)
         if served:

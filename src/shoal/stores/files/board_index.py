@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.core.names import TaskId
@@ -41,11 +41,15 @@ class BoardIndex:
             return
         self._sorted = None
         self._tasks[task.id] = task
-        self._relate(task.id, old.blocked_by if old is not None else (), task.blocked_by)
-        (self.held.add if task.status == "in_progress" else self.held.discard)(task.id)
+        if task.blocked_by or old is not None:
+            self._relate(task.id, old.blocked_by if old is not None else (), task.blocked_by)
+        if task.status == "in_progress":
+            self.held.add(task.id)
+        else:
+            self.held.discard(task.id)
         if task.status == "pending" and task.owner is None:
             self._candidate(task.id)
-        if task.status == "completed":
+        elif task.status == "completed":
             self._candidates_behind(task.id)
 
     def drop(self, task: TaskId) -> None:
@@ -81,6 +85,8 @@ class BoardIndex:
             if task is None:
                 self.torn.update(other for other in self.dependants(name) if other in self._tasks)
                 continue
+            if not (task.blocks or task.blocked_by or name in self._dependants):
+                continue
             for blocker in task.blocked_by:
                 other = self._tasks.get(blocker)
                 if other is None:
@@ -97,9 +103,12 @@ class BoardIndex:
 
     def _candidate(self, task: TaskId) -> None:
         number = int(task)
+        if not self._ready or self._ready[-1] < number:
+            self._ready.append(number)
+            return
         at = bisect_left(self._ready, number)
-        if at == len(self._ready) or self._ready[at] != number:
-            insort(self._ready, number)
+        if self._ready[at] != number:
+            self._ready.insert(at, number)
 
     def _candidates_behind(self, blocker: TaskId) -> None:
         for task in self.dependants(blocker):

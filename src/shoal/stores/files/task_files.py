@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from shoal.core.errors import StoreError
@@ -23,11 +23,12 @@ WATERMARK = ".highwatermark"
 SETTLED = 1.0
 """Seconds after which a file that cannot be read is not just being written."""
 _ABANDONED = 60.0
-_FILE = re.compile(r"([1-9][0-9]{0,17})\.json")
+_FILE = re.compile(r"[1-9][0-9]{0,17}\.json")
 _TEMPORARY = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 16
 Key = tuple[int, int, int]
+_UNSEEN: Key = (0, 0, 0)
 
 
 class TaskFiles:
@@ -154,17 +155,18 @@ class TaskFiles:
 
     def _scan(self) -> None:
         assert self._directory is not None
-        names = {name for name in self._directory.names() if _FILE.fullmatch(name) is not None}
-        changed = {
-            name for name in names if self._keys.get(name) is None or self._key(name) != self._keys[name]
-        }
-        self._reread(changed | (self._keys.keys() - names))
+        names = set(filter(_FILE.fullmatch, self._directory.names()))
+        keys = self._keys
+        changed = {name for name in names if name not in keys or keys[name] != self._key(name)}
+        self._reread(changed | (keys.keys() - names))
 
-    def _reread(self, names: set[str]) -> None:
-        changed = [(TaskId(match[1]), name) for name in names if (match := _FILE.fullmatch(name)) is not None]
-        for task, name in changed:
-            self._reread_one(task, name)
-        self.index.check(task for task, _ in changed)
+    def _reread(self, names: Iterable[str]) -> None:
+        """In the order of their numbers, which the index likes best."""
+        changed = [TaskId(name[:-5]) for name in names if _FILE.fullmatch(name)]
+        changed.sort(key=int)
+        for task in changed:
+            self._reread_one(task, f"{task}.json")
+        self.index.check(changed)
 
     def _reread_one(self, task: TaskId, name: str) -> TaskFile | None:
         found = self._read(name)
@@ -173,9 +175,9 @@ class TaskFiles:
             self._unsure.discard(task)
             self.index.drop(task)
             return None
-        content, status = found
+        content, key = found
         self._highest = max(self._highest, int(task))
-        self._keys[name] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        self._keys[name] = key
         read = read_task(content, task)
         if isinstance(read, TaskFile):
             self._unsure.discard(task)
@@ -184,12 +186,12 @@ class TaskFiles:
         if read is None:
             self.index.drop(task)
         else:
-            self._invalid(task, name, read, status)
+            self._invalid(task, name, read)
         return None
 
-    def _invalid(self, task: TaskId, name: str, why: Invalid, status: os.stat_result) -> None:
+    def _invalid(self, task: TaskId, name: str, why: Invalid) -> None:
         # Other programs write in place, so half a file is usual for a moment: what was known stays that long.
-        if time.time() - status.st_mtime < SETTLED:
+        if time.time() - self.changed_at(task) < SETTLED:
             self._unsure.add(task)
             return
         self._unsure.discard(task)
@@ -200,16 +202,16 @@ class TaskFiles:
 
     def _take_in(self, task: Task) -> None:
         """What we wrote ourselves. The news of it comes, too, and finds the same."""
-        self._keys[f"{task.id}.json"] = (0, 0, 0)
+        self._keys[f"{task.id}.json"] = _UNSEEN
         self.index.put(task)
         self.index.check((task.id,))
 
     def _key(self, name: str) -> Key | None:
         assert self._directory is not None
         status = self._directory.status(name)
-        return None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
+        return None if status is None else _key_of(status)
 
-    def _read(self, name: str) -> tuple[bytes, os.stat_result] | None:
+    def _read(self, name: str) -> tuple[bytes, Key] | None:
         # By hand, because a board is thousands of small files: one call less counts.
         assert self._directory is not None
         try:
@@ -219,7 +221,8 @@ class TaskFiles:
                 return None
             raise self._unreadable(name, error) from error
         try:
-            status = os.fstat(fd)
+            # Where the kernel tells of changes nobody will ask how the file stood.
+            key = _UNSEEN if self._news is not None else _key_of(os.fstat(fd))
             content = os.read(fd, _CHUNK)
             if len(content) == _CHUNK:
                 content += read_from(fd, _CHUNK)
@@ -229,8 +232,12 @@ class TaskFiles:
             raise self._unreadable(name, error) from error
         finally:
             os.close(fd)
-        return content, status
+        return content, key
 
     def _unreadable(self, name: str, error: OSError) -> StoreError:
         path = self._home / "tasks" / self._name / name
         return StoreError(f"{path} cannot be read: {error.strerror or error}.", path=path)
+
+
+def _key_of(status: os.stat_result) -> Key:
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

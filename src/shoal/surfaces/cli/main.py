@@ -25,6 +25,11 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS = {
+    "ask": SubCommand(
+        "shoal.surfaces.cli.ask",
+        "See what agents ask, and answer.",
+        ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
+    ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch an agent repair a small project, offline.",
@@ -98,6 +103,8 @@ class RunCommand(click.Command):
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
+        with formatter.section("About"):
+            formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exits.IN_HELP))
 
