@@ -217,6 +217,8 @@ async def _with_backlog(boxes: FileMailboxes, root: Path, size: Size) -> list[Fi
         )
         if len(figures) > 1:
             figures.append(_growth(first, now, waiting))
+            taken = await _some(10, box.take_and_mark)
+            figures.append(_batch(f"take + mark 64, 64 of {waiting:,} move up", taken, None))
     return figures
 
 

@@ -20,10 +20,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=50)
     parser.add_argument("--operations", type=int, default=1_000, help="of each process")
     parser.add_argument("--only", choices=["mail"])
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between kills")
     given = parser.parse_args()
     size = Size(
         processes=given.processes,
         operations=given.operations,
+        pause=given.pause,
         kinds=MAIL if given.only == "mail" else ALL,
     )
     with tempfile.TemporaryDirectory() as place:

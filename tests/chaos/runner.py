@@ -28,14 +28,14 @@ from shoal.stores.files.rosters import FileRosters
 
 MAIL = ("post", "post", "take")
 _PUBLIC = ("teams/*/inboxes/*.json", "teams/*/*.json", "tasks/*/*.json")
-ALL = (*MAIL, "create", "work", "join", "leave")
+ALL = (*MAIL, *MAIL, "create", "work", "join", "leave")
 
 
 class Size(Struct, frozen=True, kw_only=True):
     processes: int = 50
     operations: int = 1_000
     kinds: tuple[str, ...] = ALL
-    pause: float = 0.05
+    pause: float = 0.1
     """Seconds between kills."""
     patience: float = 3_600.0
 

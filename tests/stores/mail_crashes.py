@@ -55,8 +55,9 @@ def die_at(moment: int, *, half: bool) -> None:
 
     def deadly(call, is_write):
         def changed(*args, **how):
-            if next(counter) == moment:
-                if half and is_write:
+            # Halves are of writes alone: everything else is the same as without them.
+            if (is_write or not half) and next(counter) == moment:
+                if half:
                     call(args[0], args[1][: len(args[1]) // 2], *args[2:], **how)
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **how)

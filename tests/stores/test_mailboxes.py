@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -133,6 +134,47 @@ async def test_a_post_given_up_harms_no_other(mail, home):
     outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 10)
     assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [1, 1, 0, 0, 1, 0]
     assert await consumed(mail) == ["2", "3", "5"]
+
+
+async def test_of_many_posts_given_up_at_random_moments_the_others_are_all_written_once(opened, mail):
+    other, chance = opened(), random.Random(1)
+    written = set()
+
+    async def post(door, text):
+        written.add((await door.post("ann", message(text))).id)
+
+    async def some(round_):
+        doors = (mail, mail, mail, other)
+        posts = [asyncio.ensure_future(post(chance.choice(doors), f"{round_}-{n}")) for n in range(12)]
+        for _ in range(12):
+            await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                chance.choice(posts).cancel()
+        outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 20)
+        assert [each for each in outcomes if each and not isinstance(each, asyncio.CancelledError)] == []
+
+    for round_ in range(60):
+        await some(round_)
+    got = await consumed(mail)
+    assert len(set(got)) == len(got)
+    assert {f"id of {text}" for text in got} >= written
+
+
+async def test_after_a_refusal_the_next_posts_are_written(opened, home):
+    mail = opened(patience=0.1)
+    await mail.open("ann")
+    lock = inbox(home).with_name("ann.json.lock")
+    for round_ in range(3):
+        lock.mkdir()
+        refused = [asyncio.ensure_future(mail.post("ann", message(f"{round_}-{n}"))) for n in range(5)]
+        await asyncio.wait(refused)
+        lock.rmdir()
+        outcomes = await asyncio.gather(*refused, return_exceptions=True)
+        assert {type(each) for each in outcomes} == {LockUnavailable}
+        await asyncio.wait_for(
+            asyncio.gather(*(mail.post("ann", message(f"after {round_}-{n}")) for n in range(5))), 10
+        )
+    assert len(await consumed(mail)) == 15
 
 
 @pytest.mark.spec("USR-15")

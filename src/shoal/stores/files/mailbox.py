@@ -141,11 +141,13 @@ class Mailbox:
         mail = replace(mail, read=False)
         post = _Post(Entry(mail=mail, raw=entry_bytes(mail)), loop.create_future())
         self._posts.append(post)
+        writes = not self._writing
         try:
-            if self._writing:
+            if not writes:
                 receipt = await post.outcome
                 if receipt is not None:
                     return receipt
+                writes = True
                 post.outcome = loop.create_future()
             self._writing = True
             await asyncio.sleep(0)  # those who are ready to post join
@@ -155,15 +157,18 @@ class Mailbox:
                 self._refuse(error)
             self._pass_on()
         except BaseException:
-            self._give_up(post)
+            self._give_up(post, writes=writes)
             raise
         return _receipt_of(post)
 
-    def _give_up(self, post: _Post) -> None:
-        """Its caller was cancelled. If it was the one to write, somebody else is."""
+    def _give_up(self, post: _Post, *, writes: bool) -> None:
+        """Its caller was cancelled, or hears that no write was possible."""
         if post in self._posts:
             self._posts.remove(post)
-        if not post.outcome.cancelled():
+        settled = post.outcome.done() and not post.outcome.cancelled() and not post.outcome.exception()
+        # In that very moment it was chosen to write for the others.
+        chosen = settled and post.outcome.result() is None
+        if writes or chosen:
             self._pass_on()
 
     def _pass_on(self) -> None:
