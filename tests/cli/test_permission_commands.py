@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal_process import Program
+from shoal_process import MODEL, Program
+
+from shoal.core.messages import ToolUse
+from shoal.testing import messages_server
 
 
 @pytest.fixture
@@ -64,6 +67,12 @@ async def test_the_decision_names_rule_and_source(shoal: Program, ruled: Path) -
     assert (found["decision"], found["source"]) == ("deny", "--settings:1")
     found = await explained(shoal, "Edit", '{"file_path": "a"}')
     assert found["suggestions"] == [
+        {
+            "type": "addRules",
+            "rules": [{"toolName": "Edit", "ruleContent": "/**"}],
+            "behavior": "allow",
+            "destination": "session",
+        },
         {"type": "setMode", "mode": "acceptEdits", "destination": "session"},
         {
             "type": "addRules",
@@ -78,7 +87,7 @@ async def test_a_person_reads_the_same_in_lines(shoal: Program, ruled: Path) -> 
     ran = await shoal("permissions", "explain", "Bash", '{"command": "touch x && make"}')
     assert ran.text.splitlines()[0].startswith("ask  Bash in mode default: `make`")
     assert f"the rule Bash(touch:*) ({ruled}:4)" in ran.text
-    assert "a for this session: allow Bash(touch x && make)" in ran.text
+    assert "for the session: allow Bash(touch x && make)" in ran.text
 
 
 async def test_input_may_come_from_stdin_however_long(shoal: Program) -> None:
@@ -139,6 +148,32 @@ async def test_flags_that_contradict_each_other_are_refused(shoal: Program) -> N
     ran = await shoal("-p", "hello", "--model", "anthropic:x", *flags, ANTHROPIC_API_KEY="k")
     assert ran.code == 1
     assert "Bash(make:*) is both in --allowedTools and in --disallowedTools" in ran.err
+
+
+@pytest.mark.spec("PRM-09")
+@pytest.mark.parametrize("dashed", [False, True])
+async def test_flags_say_which_tools_are_there_allowed_and_forbidden(
+    shoal: Program, project: Path, dashed: bool
+) -> None:
+    allow, deny = (
+        ("--allowed-tools", "--disallowed-tools") if dashed else ("--allowedTools", "--disallowedTools")
+    )
+    mind = [
+        ToolUse(id="a", name="Bash", input={"command": "touch a"}),
+        ToolUse(id="b", name="Bash", input={"command": "touch b"}),
+        ToolUse(id="c", name="Write", input={"file_path": "c", "content": "c"}),
+        "done",
+    ]
+    flags = (allow, "Bash(touch:*) Read", deny, "Bash(touch b)", "--tools", "Bash,Edit Read")
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "go", "--model", MODEL, *flags)
+    assert ran.code == 0
+    assert [tool["name"] for tool in server.requests[0].body["tools"]] == ["Read", "Edit", "Bash"]
+    assert [path.name for path in project.iterdir()] == ["a"]
+    unknown = await shoal("-p", "go", "--model", MODEL, "--tools", "Bsh")
+    assert unknown.code == 1
+    assert "There is no tool named 'Bsh'. Is Bash meant?" in unknown.err
 
 
 @pytest.mark.spec("HOM-03")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from judging import ME, decide, permissions, shell, standing, use, word
 
 from shoal.core.decisions import Allow, Ask, Deny
 from shoal.core.errors import SettingsError
-from shoal.core.permissions import AddDirectories, AddRules, Mode, RuleValue, SetMode
+from shoal.core.permissions import AddDirectories, AddRules, Mode, RuleValue, SetMode, for_session
 from shoal.core.questions import Allowed, Denied
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -226,15 +226,67 @@ def test_an_answer_once_or_no_changes_nothing(tmp_path: Path) -> None:
     assert shell(rules, "make") == "ask"
 
 
-def test_an_answer_for_the_session_accepts_edits_and_reads_of_that_place(tmp_path: Path) -> None:
-    rules = permissions(tmp_path)
-    rules.remember(use("Edit", file_path="a.py"), Allowed(remember="session"))
-    assert rules.mode == "acceptEdits"
-    assert word(decide(rules, "Write", file_path="b.py")) == "allow"
-    rules.remember(use("Read", file_path="/etc/hostname"), Allowed(remember="session"))
-    assert word(decide(rules, "Read", file_path="/etc/hosts")) == "allow"
-    assert word(decide(rules, "Write", file_path="/etc/hosts")) == "ask"
-    assert word(decide(rules, "Read", file_path="/usr/x")) == "ask"
+def remembered(root: Path, name: str, **arguments: Any) -> RulePermissions:
+    rules = permissions(root)
+    rules.remember(use(name, **arguments), Allowed(remember="session"))
+    return rules
+
+
+def test_an_answer_for_the_session_about_a_file_here_covers_no_file_elsewhere(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "Write", file_path="a.py")
+    assert isinstance(decide(rules, "Write", file_path="deep/b.py"), Allow)
+    assert isinstance(decide(rules, "Edit", file_path="a.py"), Ask)
+    assert isinstance(decide(rules, "Write", file_path="../b.py"), Ask)
+    assert isinstance(decide(rules, "Write", file_path="/etc/hosts"), Ask)
+
+
+def test_an_answer_for_the_session_about_a_file_elsewhere_covers_that_file_only(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "Read", file_path="/etc/hosts")
+    assert isinstance(decide(rules, "Read", file_path="/etc/hosts"), Allow)
+    assert isinstance(decide(rules, "Read", file_path="/etc/passwd"), Ask)
+    starred = remembered(tmp_path, "Read", file_path="/etc/*")
+    assert isinstance(decide(starred, "Read", file_path="/etc/*"), Allow)
+    assert isinstance(decide(starred, "Read", file_path="/etc/x"), Ask)
+
+
+def test_an_answer_for_the_session_about_a_page_covers_its_site_only(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "WebFetch", url="https://docs.example.org/a", prompt="?")
+    assert isinstance(decide(rules, "WebFetch", url="https://docs.example.org/b"), Allow)
+    for url in (
+        "https://example.org/",
+        "https://a.docs.example.org/",
+        "https://docs.example.org@evil.net/",
+        "x",
+    ):
+        assert isinstance(decide(rules, "WebFetch", url=url), Ask)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "rule"),
+    [
+        ("Write", {"file_path": "a.py"}, "Write(/**)"),
+        ("Write", {"file_path": "/etc/hosts"}, "Write(//etc/hosts)"),
+        ("Bash", {"command": "make test"}, "Bash(make test)"),
+        ("WebFetch", {"url": "https://example.org/x"}, "WebFetch(domain:example.org)"),
+        ("Write", {"file_path": ".git/config"}, ""),
+    ],
+)
+def test_a_question_says_what_an_answer_for_the_session_allows(
+    tmp_path: Path, name: str, arguments: dict[str, str], rule: str
+) -> None:
+    decision = decide(permissions(tmp_path), name, **arguments)
+    assert isinstance(decision, Ask)
+    assert for_session(decision.suggestions) == rule
+
+
+def test_edits_are_accepted_in_a_project_that_lies_below_a_settings_directory(tmp_path: Path) -> None:
+    project = tmp_path / ".claude" / "worktrees" / "one"
+    project.mkdir(parents=True)
+    for home in (None, tmp_path / ".claude"):
+        rules = permissions(project, "acceptEdits", home=home)
+        assert isinstance(decide(rules, "Write", file_path="a.py"), Allow)
+        assert isinstance(decide(rules, "Write", file_path=".claude/settings.json"), Ask)
+        assert isinstance(decide(rules, "Write", file_path=str(tmp_path / ".claude/settings.json")), Ask)
 
 
 @pytest.mark.spec("PRM-04")
@@ -247,10 +299,11 @@ def test_a_question_comes_with_what_would_make_it_needless(tmp_path: Path) -> No
         return asked.suggestions
 
     assert suggestions("Edit", file_path="src/a.py") == (
+        AddRules(rules=(RuleValue(tool_name="Edit", rule_content="/**"),), destination="session"),
         SetMode(mode="acceptEdits", destination="session"),
         AddRules(rules=(RuleValue(tool_name="Edit", rule_content="/src/**"),), destination="localSettings"),
     )
-    etc = (RuleValue(tool_name="Read", rule_content="//etc/**"),)
+    etc = (RuleValue(tool_name="Read", rule_content="//etc/hostname"),)
     assert suggestions("Read", file_path="/etc/hostname") == (
         AddRules(rules=etc, destination="session"),
         AddRules(rules=etc, destination="localSettings"),

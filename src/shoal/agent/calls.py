@@ -16,6 +16,7 @@ from shoal.core.decisions import Allow, Ask, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
+from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.tools import Outcome, Site, Tool, failed
 
@@ -117,6 +118,7 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
                 tool=call.name,
                 input=call.input,
                 reason=reason,
+                rule=for_session(suggestions),
                 suggestions=suggestions,
             )
     try:
@@ -125,8 +127,10 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
         return await _refused(agent, call, str(nobody))
     match reply:
         case Allowed(input=changed):
+            if changed is not None:
+                call = ToolUse(id=call.id, name=call.name, input=changed)
             agent.permissions.remember(call, reply)
-            return call if changed is None else ToolUse(id=call.id, name=call.name, input=changed)
+            return call
         case Denied(reason=reason):
             return await _refused(agent, call, reason)
         case _:

@@ -19,8 +19,9 @@ from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
@@ -103,31 +104,35 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
     ids = Ids(options.seed)
+    # Whether it is used or not: what a session draws must not depend on its model or on others before it.
+    jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
-        leave.callback(history.lock.release)
+        # Only of a new session is it certain that nobody else looks for its directory.
+        leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
 
     stand_ins = _stand_ins(options, settings, cwd, history)
 
     async def choose(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
-            name = await chosen_model(name, settings, options.clock, ids, stand_ins=stand_ins)
+            name = await chosen_model(name, settings, options.clock, jitter, stand_ins=stand_ins)
         model = _recorded(name, options.record, stand_ins)
         leave.push_async_callback(model.aclose)
         return model
 
     model = await choose(options.model)
     record = _record(options, settings, cwd, history, leave)
-    identity = Identity(session=history.session)
+    identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
+    between = _between_agents(options, settings, record, session, ids, leave)
     planning = Planning(
         reach.permissions,
         directory=settings.home / "plans",
-        ids=ids,
+        ids=ids.branch(),
         approver=lambda: settings.own.plan_approver,
         write=write_whole,
     )
-    tools = all_tools(reach.shells, (*plan_tools(planning), *options.tools))
+    tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
@@ -140,7 +145,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             instead=options.system_prompt,
             also=options.append_system_prompt,
         ),
-        tools=left_of(tools, options.disallowed_tools),
+        tools=left_of(only(tools, options.available_tools), options.disallowed_tools),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -313,6 +318,16 @@ def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
 
     answers = SessionAnswers(kept)
     return answers
+
+
+def _between_agents(
+    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+) -> AgentsRecord:
+    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    home = settings.home if options.persist else record.directory
+    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    leave.push_async_callback(between.aclose)
+    return between
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -40,3 +40,14 @@ class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"
 
 
 Suggestion: TypeAlias = AddRules | AddDirectories | SetMode
+
+
+def lasting(suggestions: tuple[Suggestion, ...], destination: Destination) -> Suggestion | None:
+    """The one that an answer for that long takes over: the first, which is the narrowest."""
+    return next((each for each in suggestions if each.destination == destination), None)
+
+
+def for_session(suggestions: tuple[Suggestion, ...]) -> str:
+    """What an answer for the whole session would allow, as text; empty where there is nothing."""
+    found = lasting(suggestions, "session")
+    return ", ".join(map(str, found.rules)) if isinstance(found, AddRules) else ""

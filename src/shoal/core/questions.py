@@ -20,6 +20,8 @@ class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permissio
     tool: str
     input: dict[str, Any]
     reason: str
+    rule: str = ""
+    """What an answer for the whole session would allow; empty where it would allow this call alone."""
     suggestions: tuple[Suggestion, ...] = ()
     """What the person can change so that the same is not asked again."""
 

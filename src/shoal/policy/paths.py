@@ -12,6 +12,7 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import shown
 from shoal.core.ports import Workspace
 from shoal.policy.links import Kind, link_free
+from shoal.policy.protected import protected
 
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
@@ -26,6 +27,7 @@ class Reach:
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
         self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        self._is_below_home = self._is_own(self.root)
 
     def real(self, text: str) -> tuple[str, bool]:
         """The absolute path with links followed, and whether a directory is there.
@@ -50,10 +52,17 @@ class Reach:
         return f"{real}/".startswith(self._inside)
 
     def is_key(self, real: str) -> bool:
-        return self.is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
+        return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
 
-    def is_own(self, real: str) -> bool:
-        """Whether this is in Shoal's home, where settings, transcripts and keys are."""
+    def is_guarded(self, real: str) -> bool:
+        """Whether this is never changed without asking: a protected file, or one of Shoal's own."""
+        inside = real.startswith(f"{self.root}/")
+        # The project itself may lie below such a directory, as worktrees do.
+        if inside and self._is_below_home:
+            return protected(real[len(self.root) :])
+        return protected(real[len(self.root) :] if inside else real) or self._is_own(real)
+
+    def _is_own(self, real: str) -> bool:
         return bool(self._home) and f"{real}/".startswith(self._home)
 
     def _located(self, text: str) -> str:

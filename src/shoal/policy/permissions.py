@@ -11,7 +11,7 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.messages import ToolUse
-from shoal.core.permissions import Destination, Mode, SetMode, Suggestion
+from shoal.core.permissions import Destination, Mode, SetMode, Suggestion, lasting
 from shoal.core.ports import Workspace
 from shoal.core.questions import Allowed, Answer
 from shoal.core.tools import Tool
@@ -19,7 +19,6 @@ from shoal.policy import suggestions
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
-from shoal.policy.protected import protected
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules
 from shoal.policy.shell_calls import PartJudged, ShellJudge
 from shoal.policy.tables import Tables
@@ -144,7 +143,8 @@ class RulePermissions:
             decision = self._decided(call, None)
             suggested = decision.suggestions if isinstance(decision, Ask) else ()
             wanted: Destination = "session" if answer.remember == "session" else "localSettings"
-            updates = tuple(each for each in suggested if each.destination == wanted)
+            narrowest = lasting(suggested, wanted)
+            updates = () if narrowest is None else (narrowest,)
         for update in updates:
             self.apply(update)
 
@@ -217,13 +217,13 @@ class RulePermissions:
             return allowed(rule)
         return Ask(
             f"{shown(real)} is outside the working directories",
-            suggestions=suggestions.for_read(real, is_directory=is_directory),
+            suggestions=suggestions.for_read(name, real, is_directory=is_directory),
         )
 
     def _edit(self, real: str, tables: Tables, name: str) -> Decision:
         if self.mode == "plan":
             return _PLAN_FILE if real == self.plan_file else Deny(_ONLY_READS)
-        if protected(real) or self._reach.is_own(real):
+        if self._reach.is_guarded(real):
             return Ask(f"{shown(real)} is protected: it decides what programs do, or holds keys")
         inside = self._reach.holds(real)
         rules = tables.file(name).allow
@@ -234,7 +234,7 @@ class RulePermissions:
         if inside and self.mode in _ACCEPTING:
             return _ACCEPTED
         why = "it changes a file" if inside else f"{shown(real)} is outside the working directories"
-        return Ask(why, suggestions=suggestions.for_edit(real, self._reach.root, inside=inside))
+        return Ask(why, suggestions=suggestions.for_edit(name, real, self._reach.root, inside=inside))
 
     def _command(self, call: ToolUse, tables: Tables) -> Decision:
         command = call.input.get("command")

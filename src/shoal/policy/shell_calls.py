@@ -13,7 +13,6 @@ from shoal.core.permissions import Mode
 from shoal.policy import suggestions
 from shoal.policy.commands import CommandRule
 from shoal.policy.paths import Reach
-from shoal.policy.protected import protected
 from shoal.policy.rules import Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
@@ -168,7 +167,7 @@ class ShellJudge:
             real, _ = self._reach.real(path)
         except WorkspaceError as refusal:
             return str(refusal)
-        if protected(real) or self._reach.is_own(real):
+        if self._reach.is_guarded(real) or self._reach.is_key(real):
             return _PROTECTED.format(shown(path))
         if mode != "plan" and tables.shell_writes.allow.named(real):
             return None
@@ -196,7 +195,7 @@ class ShellJudge:
             real, _ = self._reach.real(path)
         except WorkspaceError:
             return True
-        return protected(real) or self._reach.is_own(real)
+        return self._reach.is_guarded(real) or self._reach.is_key(real)
 
 
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"

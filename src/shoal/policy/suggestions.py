@@ -35,18 +35,20 @@ _VERBS = {
 _LONGEST_RULE = 500
 
 
-def for_read(real: str, *, is_directory: bool) -> tuple[Suggestion, ...]:
-    return _both(RuleValue(tool_name="Read", rule_content=_below(real, is_directory=is_directory)))
+def for_read(tool: str, real: str, *, is_directory: bool) -> tuple[Suggestion, ...]:
+    return _both(RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=is_directory)))
 
 
-def for_edit(real: str, root: str, *, inside: bool) -> tuple[Suggestion, ...]:
-    if not inside:
-        return _both(RuleValue(tool_name="Edit", rule_content=_below(real, is_directory=False)))
-    pattern = _below(real, is_directory=False)
-    if real.startswith(f"{root}/"):
-        pattern = f"{_escaped(real[len(root) : real.rfind('/')])}/**"
-    kept = AddRules(rules=(RuleValue(tool_name="Edit", rule_content=pattern),), destination="localSettings")
-    return (SetMode(mode="acceptEdits"), kept)
+def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggestion, ...]:
+    """For the session the files of the project with this tool, or all edits; elsewhere this one file."""
+    if not inside or not real.startswith(f"{root}/"):
+        return _both(RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=False)))
+    below = f"{_escaped(real[len(root) : real.rfind('/')])}/**"
+    return (
+        AddRules(rules=(RuleValue(tool_name=tool, rule_content="/**"),)),
+        SetMode(mode="acceptEdits"),
+        AddRules(rules=(RuleValue(tool_name="Edit", rule_content=below),), destination="localSettings"),
+    )
 
 
 def for_command(command: str, asked: Iterable[Part]) -> tuple[Suggestion, ...]:
@@ -91,9 +93,8 @@ def _literal(command: str) -> str:
     return command.strip().replace("*", "\\*")
 
 
-def _below(real: str, *, is_directory: bool) -> str:
-    directory = real if is_directory else real[: real.rfind("/")]
-    return f"/{_escaped(directory)}/**"
+def _exactly(real: str, *, is_directory: bool) -> str:
+    return f"/{_escaped(real)}{'/**' if is_directory else ''}"
 
 
 def _escaped(path: str) -> str:

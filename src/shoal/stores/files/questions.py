@@ -58,6 +58,13 @@ class Questions:
         except (OSError, ValueError):
             return None
 
+    def asked_at(self, question: Question) -> int:
+        """When it was put here, in Unix milliseconds; now, for one that is gone."""
+        try:
+            return self._question_path(question.id).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return time.time_ns() // 1_000_000
+
     def answer_to(self, question: Question) -> Answer | None:
         """The answer that stands. One that is none is put aside, so that another can be given."""
         path = self._answer_path(question.id)

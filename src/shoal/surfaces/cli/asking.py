@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.permissions import AddDirectories, AddRules, Destination, SetMode, Suggestion
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion, lasting
 from shoal.core.questions import (
     Allowed,
     Answer,
@@ -18,17 +18,14 @@ from shoal.core.questions import (
     Denied,
     MayRun,
     Question,
-    Remember,
 )
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut
 from shoal.surfaces.cli.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
-_LASTING: dict[str, tuple[Destination, str, Remember]] = {
-    "a": ("session", "for this session", "session"),
-    "s": ("localSettings", "kept in settings", "settings"),
-}
+_CHANGES = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
+_WIDEST_RULE = 30
 
 
 def show_permission(screen: Screen, question: MayRun) -> None:
@@ -37,30 +34,53 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(question.tool, BOLD)
     screen.write(" asks to run" if question.agent == "lead" else f" asks to run (for {question.agent})")
     screen.write(f": {question.reason}\n", DIM)
-    for line in shown_input(question.input):
-        screen.write(f"    {line}\n")
-    for line in offered(question.suggestions):
-        screen.write(f"  {line}\n", DIM)
-    screen.write("  n no · or say why not\n", DIM)
+    for line, style in shown_input(question.tool, question.input):
+        screen.write(f"    {line}\n", style)
+    kept = lasting(question.suggestions, "localSettings")
+    if kept is not None:
+        screen.write(f"  s kept in your settings for this project: {cut(change(kept), _WIDEST)}\n", DIM)
+    screen.write(f"  y once · {_for_session(question.rule)}n no · or say why not\n", DIM)
 
 
-def offered(suggestions: Sequence[Suggestion]) -> Iterator[str]:
-    """The ways to say yes, each with what it changes."""
-    yield "y once"
-    for key, (destination, where, _) in _LASTING.items():
-        changes = [_change(each) for each in suggestions if each.destination == destination]
-        if changes:
-            yield f"{key} {where}: {cut(', '.join(changes), _WIDEST)}"
+def _for_session(rule: str) -> str:
+    if not rule:
+        return ""
+    can_be_shown = len(rule) <= _WIDEST_RULE and rule.isprintable()
+    return f"a for this session: {rule if can_be_shown else 'just this'} · "
 
 
-def _change(suggestion: Suggestion) -> str:
+def shown_input(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """All of what would be run, as far as a person can read it, in lines with their styles."""
+    lines: list[tuple[str, str]] = []
+    for key, value in given.items():
+        text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        mark, style = _CHANGES.get(key, ("", "")) if tool == "Edit" else ("", "")
+        if mark:
+            lines.extend((f"{mark} {line}", style) for line in _read(text))
+        elif "\n" in text:
+            lines.append((f"{key}:", ""))
+            lines.extend((f"  {line}", "") for line in _read(text))
+        else:
+            lines.append((f"{key}: {cut(text, _WIDEST)}", ""))
+    return lines
+
+
+def _read(text: str) -> list[str]:
+    """Its lines, and a cut that is marked with the full length."""
+    lines = text.removesuffix("\n").split("\n")
+    shown = [cut(line, _WIDEST) for line in lines[:_MOST_LINES]]
+    if len(shown) < len(lines):
+        shown.append(f"… {len(lines) - len(shown)} more lines ({len(text)} characters in all)")
+    return shown
+
+
+def change(suggestion: Suggestion) -> str:
+    """What would change about what agents may do."""
     match suggestion:
         case AddRules(rules=rules, behavior=behavior):
             return f"{behavior} {', '.join(clean(str(rule)) for rule in rules)}"
         case AddDirectories(directories=directories):
             return f"work in {', '.join(map(clean, directories))}"
-        case SetMode(mode="acceptEdits"):
-            return "accept edits in the working directories"
         case SetMode(mode=mode):
             return f"mode {mode}"
 
@@ -92,20 +112,6 @@ def approval(question: ApprovePlan, line: str) -> Answer | None:
             return Denied(reason=line.strip())
 
 
-def shown_input(given: Mapping[str, Any]) -> list[str]:
-    """All of what would be run, as far as a person can read it; a cut is marked with the full length."""
-    lines: list[str] = []
-    for key, value in given.items():
-        text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-        first, *rest = text.split("\n")
-        lines.append(f"{key}: {cut(first, _WIDEST)}")
-        shown = rest if len(rest) <= _MOST_LINES else rest[:_MOST_LINES]
-        lines.extend(f"  {cut(line, _WIDEST)}" for line in shown)
-        if len(shown) < len(rest):
-            lines.append(f"  … {len(rest) - len(shown)} more lines ({len(text)} characters in all)")
-    return lines
-
-
 def permission(question: MayRun, line: str) -> Answer | None:
     """None where nothing was said that is on offer."""
     match line.strip().lower():
@@ -113,10 +119,11 @@ def permission(question: MayRun, line: str) -> Answer | None:
             return None
         case "y" | "yes":
             return Allowed()
-        case ("a" | "s") as key:
-            destination, _, remember = _LASTING[key]
-            lasting = any(each.destination == destination for each in question.suggestions)
-            return Allowed(remember=remember) if lasting else None
+        case "a" | "always":
+            return Allowed(remember="session")
+        case "s":
+            can_be_kept = lasting(question.suggestions, "localSettings") is not None
+            return Allowed(remember="settings") if can_be_kept else None
         case "n" | "no":
             return Denied(reason="the person said no.")
         case _:

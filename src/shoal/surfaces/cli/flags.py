@@ -26,6 +26,14 @@ def duration(value: str) -> float:
     return float(found[1]) * _UNITS[found[2] or ""]
 
 
+def permission_mode(value: str) -> str:
+    """Upper or lower case does not matter."""
+    for mode in MODES:
+        if value.lower() == mode.lower():
+            return mode
+    raise click.BadParameter(f"{value!r} is not one of {', '.join(MODES)}.")
+
+
 def session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
@@ -82,7 +90,7 @@ _LIMITS = (
 _ALLOWED = (
     Option(
         ["--permission-mode", "mode"],
-        type=click.Choice(MODES, case_sensitive=False),
+        type=permission_mode,
         metavar="MODE",
         help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
     ),
@@ -102,6 +110,12 @@ _ALLOWED = (
         multiple=True,
         metavar="RULES",
         help="Never run these.",
+    ),
+    Option(
+        ["--tools", "available"],
+        multiple=True,
+        metavar="NAMES",
+        help='Give the agent only these tools: "Bash,Edit,Read".',
     ),
     Option(
         ["--permission-prompt-tool"],
@@ -167,6 +181,13 @@ def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint=flag) from error
 
 
+def names(values: Sequence[str]) -> tuple[str, ...] | None:
+    """The tools that `--tools` lists; None where it is not given, for all of them."""
+    if not values:
+        return None
+    return tuple(name for value in values for name in value.replace(",", " ").split())
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -176,6 +197,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         skip_permissions=given["skip_permissions"],
         allowed_tools=rules(given["allowed_tools"], "--allowedTools"),
         disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
+        available_tools=names(given["available"]),
         add_dirs=given["add_dirs"],
         system_prompt=given["system_prompt"],
         append_system_prompt=given["append_system_prompt"],

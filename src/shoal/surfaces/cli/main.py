@@ -30,10 +30,20 @@ COMMANDS = {
         "Look at agents and what each may do.",
         ("shoal agents show lead --permissions",),
     ),
+    "ask": SubCommand(
+        "shoal.surfaces.cli.ask",
+        "See what agents ask, and answer.",
+        ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
+    ),
     "config": SubCommand(
         "shoal.surfaces.cli.config",
         "Show the settings that hold here.",
         ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
+    ),
+    "cost": SubCommand(
+        "shoal.surfaces.cli.cost",
+        "Show what a session has cost.",
+        ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
     ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
@@ -44,6 +54,15 @@ COMMANDS = {
         "shoal.surfaces.cli.doctor",
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
+    ),
+    "inbox": SubCommand(
+        "shoal.surfaces.cli.inbox",
+        "Read the mail of an agent, or write to one.",
+        (
+            "shoal inbox show team-lead --all",
+            'shoal inbox send alice "The build is green again."',
+            "git log -1 | shoal inbox send alice - --team roof",
+        ),
     ),
     "permissions": SubCommand(
         "shoal.surfaces.cli.permissions",
@@ -58,6 +77,21 @@ COMMANDS = {
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "task": SubCommand(
+        "shoal.surfaces.cli.task",
+        "List, show, add and change tasks.",
+        (
+            "shoal task ls",
+            'shoal task add "Fix the login test" --blocked-by 3',
+            "shoal task update 4 --status completed",
+            "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
+        ),
+    ),
+    "team": SubCommand(
+        "shoal.surfaces.cli.team",
+        "List and show teams, or remove one.",
+        ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
@@ -93,6 +127,8 @@ class RunCommand(click.Command):
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
+        with formatter.section("About"):
+            formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exits.IN_HELP))
 

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble")
 _WIDEST = 100
+_FOR = {
+    "session": "for the session",
+    "localSettings": "in .claude/settings.local.json",
+    "projectSettings": "in .claude/settings.json",
+    "userSettings": "in your own settings",
+}
 
 
 @click.group("permissions")
@@ -97,7 +103,7 @@ def _print_json(value: object) -> None:
 
 
 def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:
-    from shoal.surfaces.cli.asking import offered
+    from shoal.surfaces.cli.asking import change
 
     decision = painted(explanation.decision, _STYLES[explanation.decision], colours=colours)
     yield f"{decision}  {explanation.tool} in mode {explanation.mode}: {clean(explanation.reason)}"
@@ -109,9 +115,9 @@ def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:
         under = f" (under {', '.join(part.via)})" if part.via else ""
         yield f"  {verdict}  {cut(clean(part.text), _WIDEST)}{under}"
         yield painted(f"         {clean(part.reason)}", DIM, colours=colours)
-    if explanation.decision == "ask":
-        yield "A person would be offered:"
-        yield from (f"  {line}" for line in offered(explanation.suggestions))
+    if explanation.suggestions:
+        yield "A person could answer once, or:"
+        yield from (f"  {_FOR[each.destination]}: {change(each)}" for each in explanation.suggestions)
 
 
 def _listed(seen: View, *, colours: bool) -> Iterator[str]:

@@ -1,0 +1,67 @@
+"""The open questions of every run in a home, for whoever may answer them from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StoreError
+from shoal.core.ids import SessionId
+from shoal.core.questions import Answer, Question
+from shoal.stores.files.locks import is_held
+from shoal.stores.files.questions import Questions
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One question: who asks, what, why, and for how long."""
+
+    session: SessionId
+    question: Question
+    seconds: int
+    live: bool
+    """Whether the run that asked still waits; without it nobody hears an answer."""
+    directory: Path
+
+
+def open_rows(home: Path, clock: Clock) -> tuple[Row, ...]:
+    """The oldest first."""
+    runs = (home / "shoal" / "runs").glob("*/questions")
+    rows = [row for directory in runs for row in _of(home, directory, clock)]
+    return tuple(sorted(rows, key=lambda row: -row.seconds))
+
+
+def _of(home: Path, directory: Path, clock: Clock) -> Iterator[Row]:
+    session = SessionId(directory.parent.name)
+    live = is_held(home, session)
+    store = Questions(directory)
+    for question in store.open():
+        seconds = max(0, (clock.now() - store.asked_at(question)) // 1000)
+        yield Row(session=session, question=question, seconds=seconds, live=live, directory=directory)
+
+
+def find_row(rows: tuple[Row, ...], start: str, home: Path) -> Row:
+    """The question whose id is, or alone starts with, the given text. Raises `StoreError`."""
+    found = [row for row in rows if row.question.id.startswith(start)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(row.question.id for row in found)
+        raise StoreError(f"{start!r} is the start of {len(found)} questions: {ids}.", path=home)
+    raise StoreError(
+        f"There is no open question {start!r}: it was answered, or withdrawn. `shoal ask` lists those open.",
+        path=home,
+    )
+
+
+def give(row: Row, answer: Answer) -> bool:
+    """Whether the answer stands; False where another came first. Raises `StoreError` where nobody waits."""
+    if not row.live:
+        raise StoreError(
+            f"The run {row.session} that asked this has ended, so nobody would hear the answer. "
+            f"Resume it with: shoal --resume {row.session}",
+            path=row.directory,
+        )
+    return Questions(row.directory).answer(row.question.id, answer)

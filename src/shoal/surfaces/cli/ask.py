@@ -1,0 +1,171 @@
+"""`shoal ask`: the questions that agents have for a person, and answering them from any terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exits
+
+if TYPE_CHECKING:
+    from shoal.app.questions import Row
+    from shoal.core.questions import Answer, Question, Remember
+
+
+@click.group("ask", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> int:
+    """See what agents ask, and answer.
+
+    Without a sub-command the open questions are listed.
+    """
+    return ctx.invoke(listing) if ctx.invoked_subcommand is None else exits.OK
+
+
+@command.command("ls")
+@click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
+@click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
+def listing(*, everything: bool = False, as_json: bool = False) -> int:
+    """List the open questions, the oldest first."""
+    rows = [row for row in _rows() if row.live or everything]
+    if as_json:
+        from shoal.wire.content import dump
+
+        click.echo(dump([_facts(row) for row in rows]))
+    elif not rows:
+        click.echo("Nobody asks anything.")
+    else:
+        for row in rows:
+            click.echo(_line(row))
+        click.echo("\nSee one whole: shoal ask show ID")
+        click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
+    return exits.OK
+
+
+@command.command("show")
+@click.argument("question")
+def showing(*, question: str) -> int:
+    """Show QUESTION whole: every word of what would run."""
+    from shoal.app.questions import find_row
+    from shoal.app.settings import home_directory
+
+    row = find_row(_rows(), question, home_directory())
+    click.echo(
+        f"{row.question.id}  asked {row.seconds} s ago by {row.question.agent} in session {row.session}"
+    )
+    for line in _whole(row.question):
+        click.echo(line)
+    return exits.OK
+
+
+@command.command("answer")
+@click.argument("question")
+@click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
+@click.option("--reason", help="Why not; the agent reads it.")
+@click.option(
+    "--for",
+    "remember",
+    type=click.Choice(["once", "session", "settings"]),
+    default="once",
+    help="How long a yes holds.",
+)
+@click.option(
+    "--choice", "choices", multiple=True, help="The label chosen, once for each part of the question."
+)
+def answering(
+    *, question: str, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
+) -> int:
+    """Answer QUESTION (its id, or the start of it). The first answer stands."""
+    from shoal.app.questions import find_row, give
+    from shoal.app.settings import home_directory
+
+    row = find_row(_rows(), question, home_directory())
+    given = _answer(row.question, answer, reason, remember, choices)
+    if not give(row, given):
+        click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
+        return exits.ERROR
+    for line in _whole(row.question):
+        click.echo(line)
+    click.echo(f"Answered {row.question.id}: {row.question.agent} goes on.")
+    return exits.OK
+
+
+def _rows() -> tuple[Row, ...]:
+    from shoal.app.questions import open_rows
+    from shoal.app.settings import home_directory
+    from shoal.core.clock import SystemClock
+
+    return open_rows(home_directory(), SystemClock())
+
+
+def _answer(
+    question: Question, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
+) -> Answer:
+    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied
+
+    if isinstance(question, Choose) and answer != "no":
+        parts = question.choices
+        if len(choices) != len(parts):
+            labels = "; ".join(f"{p.question} {' | '.join(o.label for o in p.options)}" for p in parts)
+            raise click.UsageError(f"Give --choice LABEL {len(parts)} times, for: {labels}")
+        return Chosen(answers={part.question: chosen for part, chosen in zip(parts, choices, strict=True)})
+    if answer is None:
+        raise click.UsageError("Say yes or no.")
+    if answer == "no":
+        return Denied(reason=reason or "The person said no.")
+    if isinstance(question, ApprovePlan):
+        return Approved(digest=question.digest)
+    return Allowed(remember=remember)
+
+
+def _what(question: Question) -> str:
+    from shoal.core.questions import ApprovePlan, Choose
+    from shoal.surfaces.cli.paint import one_line
+
+    if isinstance(question, Choose):
+        return one_line(" / ".join(choice.question for choice in question.choices))
+    if isinstance(question, ApprovePlan):
+        return one_line(f"Plan: {question.plan}")
+    shown = ", ".join(f"{key}: {value}" for key, value in question.input.items())
+    return one_line(f"{question.tool}({shown})  because {question.reason}")
+
+
+def _whole(question: Question) -> Iterator[str]:
+    from shoal.core.questions import ApprovePlan, Choose
+    from shoal.surfaces.cli.paint import clean
+
+    if isinstance(question, Choose):
+        for choice in question.choices:
+            yield clean(f"  {choice.question}  {' | '.join(option.label for option in choice.options)}")
+        return
+    if isinstance(question, ApprovePlan):
+        yield clean(f"  The plan in {question.path}:")
+        yield from (clean(f"    {line}") for line in question.plan.splitlines())
+        return
+    yield clean(f"  {question.tool}: {question.reason}")
+    for key, value in question.input.items():
+        first, *rest = str(value).splitlines() or [""]
+        yield clean(f"    {key}: {first}")
+        yield from (clean(f"      {line}") for line in rest)
+
+
+def _line(row: Row) -> str:
+    from shoal.surfaces.cli.paint import cut
+
+    gone = "" if row.live else "  (its run has ended)"
+    return (
+        f"{row.question.id}  {row.seconds:>5} s  {row.question.agent}  {cut(_what(row.question), 100)}{gone}"
+    )
+
+
+def _facts(row: Row) -> dict[str, object]:
+    return {
+        "id": row.question.id,
+        "session": row.session,
+        "agent": row.question.agent,
+        "seconds": row.seconds,
+        "live": row.live,
+        "question": row.question,
+    }

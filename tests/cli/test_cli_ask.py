@@ -1,0 +1,88 @@
+"""`shoal ask`: answering an agent's question from another terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import MODEL, Program, ended
+
+from shoal.core.ids import LEAD
+from shoal.core.questions import MayRun
+from shoal.stores.files.questions import Questions
+from shoal.testing import call, messages_server
+
+WAITING = json.dumps({"shoal": {"question_patience": 30}})
+
+
+async def asked(shoal: Program, run: asyncio.subprocess.Process) -> dict[str, Any]:
+    """The question, once it is there."""
+    assert run.stdin is not None
+    run.stdin.close()  # the prompt is whole
+    async with asyncio.timeout(15):
+        while True:
+            rows = json.loads((await shoal("ask", "ls", "--json")).text)
+            if rows:
+                return rows[0]
+
+
+@pytest.mark.spec("USR-05")
+async def test_a_question_of_a_headless_run_is_answered_from_another_process(shoal: Program) -> None:
+    mind = [call("Bash", command="echo done > made.txt"), "finished"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            assert (row["agent"], row["live"]) == (LEAD, True)
+            assert row["question"]["input"] == {"command": "echo done > made.txt"}
+            listed = await shoal("ask")
+            assert "Bash(command: echo done > made.txt)" in listed.text
+            assert "command: echo done > made.txt" in (await shoal("ask", "show", row["id"])).text
+            answer = await shoal("ask", "answer", row["id"][:6], "yes")
+            assert (answer.code, answer.err) == (0, "")
+            assert (await ended(run)).text == "finished\n"
+    assert (shoal.project / "made.txt").read_text() == "done\n"
+    late = await shoal("ask", "answer", row["id"], "no")
+    assert late.code == 1
+    assert "answered, or withdrawn" in late.err
+
+
+async def test_a_no_with_a_reason_reaches_the_agent(shoal: Program) -> None:
+    async with messages_server([call("Bash", command="touch made"), "finished"]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            await shoal("ask", "answer", row["id"], "no", "--reason", "use make")
+            await ended(run)
+    assert "use make" in json.dumps(server.requests[-1].body["messages"])
+    assert not (shoal.project / "made").exists()
+
+
+async def test_a_choice_is_given_by_its_label(shoal: Program) -> None:
+    options = [{"label": "red", "description": ""}, {"label": "blue", "description": ""}]
+    question = {"question": "Which?", "header": "Colour", "options": options, "multiSelect": False}
+    async with messages_server([call("AskUserQuestion", questions=[question]), "finished"]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            wrong = await shoal("ask", "answer", row["id"])
+            assert wrong.code == 2
+            assert "Which? red | blue" in wrong.err
+            await shoal("ask", "answer", row["id"], "--choice", "blue")
+            await ended(run)
+    assert "blue" in json.dumps(server.requests[-1].body["messages"][-1])
+
+
+async def test_a_question_of_a_run_that_has_ended_is_not_taken_for_a_live_one(
+    shoal: Program, home: Path
+) -> None:
+    left = MayRun(id="left0ver", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r")
+    Questions(home / "shoal" / "runs" / "gone" / "questions").put(left)
+    assert (await shoal("ask", "ls")).text == "Nobody asks anything.\n"
+    assert "its run has ended" in (await shoal("ask", "ls", "--all")).text
+    answer = await shoal("ask", "answer", "left", "yes")
+    assert answer.code == 1
+    assert "shoal --resume gone" in answer.err
