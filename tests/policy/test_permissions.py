@@ -361,6 +361,22 @@ def test_answers_with_changes_of_their_own_are_applied(tmp_path: Path) -> None:
     assert shell(rules, "make x") == "deny"
 
 
+def test_a_change_that_cannot_be_is_told_and_neither_kept_nor_in_the_way(tmp_path: Path) -> None:
+    kept: list[object] = []
+    told: list[str] = []
+    rules = RulePermissions(LocalWorkspace(tmp_path), answers=SessionAnswers(kept.append, told.append))
+    bad = (RuleValue(tool_name="Bash", rule_content="a:* b"),)
+    updates = (
+        AddRules(rules=bad, destination="localSettings"),
+        AddRules(rules=bad),
+        SetMode(mode="bypassPermissions"),
+        AddRules(rules=(RuleValue(tool_name="Bash", rule_content="make"),)),
+    )
+    rules.remember(use("Bash", command="make"), Allowed(updates=updates))
+    assert (kept, rules.mode, len(told)) == ([], "default", 3)
+    assert shell(rules, "make") == "allow"
+
+
 @pytest.mark.spec("AGT-07", "USR-05")
 def test_a_child_has_its_parents_rules_and_answers_and_a_mode_of_its_own(tmp_path: Path) -> None:
     worktree = tmp_path / "worktree"

@@ -316,7 +316,7 @@ def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
             session.note(f"It could not be kept, and holds for this session alone: {error}")
             answers.add(update)
 
-    answers = SessionAnswers(kept)
+    answers = SessionAnswers(kept, session.note)
     return answers
 
 

@@ -12,10 +12,15 @@ SOURCE = "this session"
 
 
 class SessionAnswers:
-    """`keep` writes an answer that is to outlast the session into its settings file."""
+    """`keep` writes an answer that is to outlast the session into settings, `note` tells a person."""
 
-    def __init__(self, keep: Callable[[Suggestion], None] | None = None) -> None:
+    def __init__(
+        self,
+        keep: Callable[[Suggestion], None] | None = None,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.keep = keep
+        self.note = note
         self.rules: dict[str, tuple[Rule, ...]] = {"allow": (), "ask": (), "deny": ()}
         self.directories: tuple[Path, ...] = ()
         self.version = 0

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from shoal.core.decisions import Allow, Ask, Decision, Deny
-from shoal.core.errors import WorkspaceError
+from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.messages import ToolUse
-from shoal.core.permissions import Destination, Mode, SetMode, Suggestion, lasting
+from shoal.core.permissions import AddRules, Destination, Mode, SetMode, Suggestion, lasting
 from shoal.core.ports import Workspace
 from shoal.core.questions import Allowed, Answer
 from shoal.core.tools import Tool
 from shoal.policy import suggestions
-from shoal.policy.answers import SessionAnswers
+from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
-from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules
+from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules, parse_rule
 from shoal.policy.shell_calls import PartJudged, ShellJudge
 from shoal.policy.tables import Tables
 
@@ -135,7 +135,7 @@ class RulePermissions:
         return self._shell.parts(command, self._current(), self.mode)
 
     def remember(self, call: ToolUse, answer: Answer) -> None:
-        """Raises `SettingsError` for a rule that cannot be, and what `keep` raises."""
+        """What cannot be taken over is told to the person; the call itself was allowed."""
         if not isinstance(answer, Allowed):
             return
         updates = answer.updates
@@ -146,11 +146,20 @@ class RulePermissions:
             narrowest = lasting(suggested, wanted)
             updates = () if narrowest is None else (narrowest,)
         for update in updates:
-            self.apply(update)
+            try:
+                self.apply(update)
+            except SettingsError as error:
+                self.answers.note(f"A part of an answer is left out: {error}")
 
     def apply(self, update: Suggestion) -> None:
-        """Make a change that a person asked for, for this session or in a settings file."""
+        """Make a change that a person asked for, for this session or in a settings file.
+
+        Raises `SettingsError` for a rule that cannot be and for a mode that the person has not enabled.
+        """
         self._settled = False
+        if isinstance(update, AddRules):
+            for rule in update.rules:
+                parse_rule(str(rule), SOURCE)
         if isinstance(update, SetMode):
             self.set_mode(update.mode)
         if update.destination != "session" and self.answers.keep is not None:
