@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +29,8 @@ def main() -> None:
         pause=given.pause,
         kinds=MAIL if given.only == "mail" else ALL,
     )
+    # Ended from outside, it still ends its processes and removes its files.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as place:
         outcome = run(Path(place) / "home", size, say)
     report(outcome)
