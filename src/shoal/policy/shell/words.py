@@ -34,6 +34,14 @@ class Word(Struct, frozen=True):
         return self.value[:1] == "-"
 
 
+ARGUMENTS = frozenset(
+    """
+    word number string raw_string ansi_c_string concatenation simple_expansion expansion command_substitution
+    process_substitution arithmetic_expansion brace_expression
+    """.split()  # noqa: SIM905 - reads better than sixteen quotes
+)
+"""The kinds of node that are words of a command."""
+PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
 SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
 _WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
