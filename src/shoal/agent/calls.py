@@ -107,9 +107,9 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
     match agent.permissions.decide(call, tool, agent.identity):
         case Allow():
             return call
-        case Deny(reason):
+        case Deny(reason=reason):
             return await _refused(agent, call, reason)
-        case Ask(reason):
+        case Ask(reason=reason, suggestions=suggestions):
             question = MayRun(
                 id=agent.ids.short(),
                 agent=agent.identity.agent,
@@ -117,6 +117,7 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
                 tool=call.name,
                 input=call.input,
                 reason=reason,
+                suggestions=suggestions,
             )
     try:
         reply = await agent.surroundings.desk.ask(question)

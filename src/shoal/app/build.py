@@ -15,6 +15,8 @@ from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.history import History, open_history
+from shoal.app.keeping import keep, settings_path
+from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.settings import Settings, load_settings
@@ -22,23 +24,26 @@ from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
+from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.models.stand_ins import StandIns
+from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
-from shoal.policy.rules import Rule, parse_rule
 from shoal.runs.control import ControlServer
 from shoal.runs.desk import FileDesk
 from shoal.runs.inlet import Steering
 from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.tools.plan import Planning, plan_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
@@ -115,7 +120,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     record = _record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
-    tools = all_tools(reach.shells, options.tools)
+    planning = Planning(
+        reach.permissions,
+        directory=settings.home / "plans",
+        ids=ids,
+        approver=lambda: settings.own.plan_approver,
+        write=write_whole,
+    )
+    tools = all_tools(reach.shells, (*plan_tools(planning), *options.tools))
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
@@ -175,7 +187,7 @@ async def _reach(
     ids: Ids,
     leave: AsyncExitStack,
 ) -> _Reach:
-    granted = (*options.add_dirs, *map(Path, settings.permissions.additional_directories))
+    granted = (*options.add_dirs, *settings.standing.directories)
 
     def changed(turn: int, path: Path) -> None:
         session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
@@ -200,7 +212,7 @@ async def _reach(
     )
     return _Reach(
         workspace=workspace,
-        permissions=_permissions(options, settings, workspace, record.directory),
+        permissions=_permissions(options, settings, workspace, record.directory, session),
         desk=desk,
         processes=processes,
         shells=await _entered(shells, options, leave),
@@ -269,22 +281,38 @@ def _record(
 
 
 def _permissions(
-    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path
+    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
 ) -> RulePermissions:
-    def rules(kind: str, flags: tuple[str, ...] = ()) -> list[Rule]:
-        source = settings.origin(f"permissions.{kind}")
-        given = [parse_rule(rule, source) for rule in getattr(settings.permissions, kind)]
-        return [*(parse_rule(rule, "the command line") for rule in flags), *given]
-
+    live = LiveSettings(
+        settings,
+        cwd=workspace.root,
+        given=options.settings,
+        allow=rules_in(options.allowed_tools),
+        deny=rules_in(options.disallowed_tools),
+        note=session.note,
+    )
     mode = options.mode or settings.permissions.default_mode or "default"
     return RulePermissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
-        allow=rules("allow", rules_in(options.allowed_tools)),
-        ask=rules("ask"),
-        deny=rules("deny", rules_in(options.disallowed_tools)),
+        standing=live,
         readable=[directory / "results"],
+        home=settings.home,
+        answers=_answers(settings, workspace.root, session),
+        may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
     )
+
+
+def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
+    def kept(update: Suggestion) -> None:
+        try:
+            keep(update, settings_path(update.destination, settings, cwd))
+        except ShoalError as error:
+            session.note(f"It could not be kept, and holds for this session alone: {error}")
+            answers.add(update)
+
+    answers = SessionAnswers(kept)
+    return answers
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
+from shoal.core.permissions import AddDirectories, AddRules, Destination, SetMode, Suggestion
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choice,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+    Remember,
+)
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
 from shoal.surfaces.cli.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
+_LASTING: dict[str, tuple[Destination, str, Remember]] = {
+    "a": ("session", "for this session", "session"),
+    "s": ("localSettings", "kept in settings", "settings"),
+}
 
 
 def show_permission(screen: Screen, question: MayRun) -> None:
@@ -22,7 +39,57 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(f": {question.reason}\n", DIM)
     for line in shown_input(question.input):
         screen.write(f"    {line}\n")
-    screen.write("  y once · a for this session · n no · or say why not\n", DIM)
+    for line in offered(question.suggestions):
+        screen.write(f"  {line}\n", DIM)
+    screen.write("  n no · or say why not\n", DIM)
+
+
+def offered(suggestions: Sequence[Suggestion]) -> Iterator[str]:
+    """The ways to say yes, each with what it changes."""
+    yield "y once"
+    for key, (destination, where, _) in _LASTING.items():
+        changes = [_change(each) for each in suggestions if each.destination == destination]
+        if changes:
+            yield f"{key} {where}: {cut(', '.join(changes), _WIDEST)}"
+
+
+def _change(suggestion: Suggestion) -> str:
+    match suggestion:
+        case AddRules(rules=rules, behavior=behavior):
+            return f"{behavior} {', '.join(clean(str(rule)) for rule in rules)}"
+        case AddDirectories(directories=directories):
+            return f"work in {', '.join(map(clean, directories))}"
+        case SetMode(mode="acceptEdits"):
+            return "accept edits in the working directories"
+        case SetMode(mode=mode):
+            return f"mode {mode}"
+
+
+def show_plan(screen: Screen, question: ApprovePlan) -> None:
+    screen.fresh_line()
+    screen.write("? ", YELLOW)
+    screen.write("The plan", BOLD)
+    screen.write(f" ({question.path})\n", DIM)
+    for line in question.plan.splitlines():
+        screen.write(f"    {clean(line)}\n")
+    for wish in question.wishes:
+        screen.write(f"  will ask for {clean(wish)}\n", DIM)
+    screen.write("  y carry it out · e carry it out and accept edits · n no · or say what to change\n", DIM)
+
+
+def approval(question: ApprovePlan, line: str) -> Answer | None:
+    """None where nothing was said."""
+    match line.strip().lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return Approved(digest=question.digest)
+        case "e":
+            return Approved(digest=question.digest, mode="acceptEdits")
+        case "n" | "no":
+            return Denied(reason="the person said no.")
+        case _:
+            return Denied(reason=line.strip())
 
 
 def shown_input(given: Mapping[str, Any]) -> list[str]:
@@ -39,15 +106,17 @@ def shown_input(given: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def permission(line: str) -> Answer | None:
-    """None where nothing was said."""
+def permission(question: MayRun, line: str) -> Answer | None:
+    """None where nothing was said that is on offer."""
     match line.strip().lower():
         case "":
             return None
         case "y" | "yes":
             return Allowed()
-        case "a" | "always":
-            return Allowed(remember="session")
+        case ("a" | "s") as key:
+            destination, _, remember = _LASTING[key]
+            lasting = any(each.destination == destination for each in question.suggestions)
+            return Allowed(remember=remember) if lasting else None
         case "n" | "no":
             return Denied(reason="the person said no.")
         case _:
@@ -90,18 +159,29 @@ class Asking:
 
     @property
     def label(self) -> str:
-        return "allow?" if isinstance(self.question, MayRun) else f"{self._choice(self.question).header}?"
+        match self.question:
+            case MayRun():
+                return "allow?"
+            case ApprovePlan():
+                return "approve?"
+            case Choose() as choose:
+                return f"{self._choice(choose).header}?"
 
     def show(self, screen: Screen) -> None:
-        if isinstance(self.question, MayRun):
-            show_permission(screen, self.question)
-        else:
-            show_choice(screen, self._choice(self.question))
+        match self.question:
+            case MayRun() as may_run:
+                show_permission(screen, may_run)
+            case ApprovePlan() as plan:
+                show_plan(screen, plan)
+            case Choose() as choose:
+                show_choice(screen, self._choice(choose))
 
     def take(self, line: str) -> Answer | None:
         """The answer when the question is answered whole; None where more is to be asked."""
         if isinstance(self.question, MayRun):
-            return permission(line)
+            return permission(self.question, line)
+        if isinstance(self.question, ApprovePlan):
+            return approval(self.question, line)
         choice = self._choice(self.question)
         words = chosen(choice, line)
         if words is None:

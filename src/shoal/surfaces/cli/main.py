@@ -25,6 +25,16 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS = {
+    "agents": SubCommand(
+        "shoal.surfaces.cli.agents",
+        "Look at agents and what each may do.",
+        ("shoal agents show lead --permissions",),
+    ),
+    "config": SubCommand(
+        "shoal.surfaces.cli.config",
+        "Show the settings that hold here.",
+        ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
+    ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch an agent repair a small project, offline.",
@@ -34,6 +44,15 @@ COMMANDS = {
         "shoal.surfaces.cli.doctor",
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
+    ),
+    "permissions": SubCommand(
+        "shoal.surfaces.cli.permissions",
+        "See what is allowed here, and why.",
+        (
+            "shoal permissions ls",
+            """shoal permissions explain Bash '{"command": "git push && rm -r build"}'""",
+            """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
+        ),
     ),
     "sessions": SubCommand(
         "shoal.surfaces.cli.sessions",
