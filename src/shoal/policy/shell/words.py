@@ -42,6 +42,8 @@ ARGUMENTS = frozenset(
 )
 """The kinds of node that are words of a command."""
 PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
+STREAM = "/dev/fd/"
+"""What a process substitution becomes: a path that names no file."""
 SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
 _WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -198,7 +200,7 @@ class _Pieces:
             self._prefix = "".join(self._value)
         if kind == "process_substitution":
             if self._known and not self._prefix:
-                self._prefix = "/dev/fd/"
+                self._prefix = STREAM
         elif not quoted or text[:2] == "$@" or "@" in text:
             self._many = True
         self._known = False
