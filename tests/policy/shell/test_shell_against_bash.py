@@ -12,7 +12,7 @@ from real_bash import told, unseen
 from shoal.policy.shell.analysis import UNKNOWN_PATH, analysed
 
 _BATCHES = settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
