@@ -46,7 +46,9 @@ class CommandRule:
             return False
         if all(wrapper in PASSING for wrapper in part.via) and self._fits(part.argv):
             return True
-        return bool(part.via) and self._fits((*part.via, *part.argv))
+        # A rule about `find` or `env` allows these, and not whatever they are made to run.
+        names_it = len(self._words) - self._open > len(part.via)
+        return bool(part.via) and names_it and self._fits((*part.via, *part.argv))
 
     def concerns(self, part: Part) -> Match:
         """Whether it forbids this simple command, under any path and any wrapper."""

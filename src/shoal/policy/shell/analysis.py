@@ -19,8 +19,8 @@ def analysed(command: str) -> Analysis:
         walk.script(command)
     except Unjudgeable as reason:
         trouble = str(reason)
-    except RecursionError:
-        trouble = "the command is nested too deeply"
+    except Exception as fault:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
+        trouble = f"the analysis failed ({type(fault).__name__})"
     parts = walk.parts
     if walk.functions:
         parts = [_shadowed(part, walk.functions) for part in parts]

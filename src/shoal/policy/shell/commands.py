@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shoal.policy.shell import programs
 from shoal.policy.shell.git import git, names_flag
 from shoal.policy.shell.known import (
-    ABOUT_ITSELF,
+    HELPFUL,
     OUTPUT_FLAGS,
     PROGRAM_FLAGS,
     SHORT_VERSION,
@@ -40,10 +40,10 @@ def verdict_on(name: str, words: Sequence[Word], *, moved: bool) -> Verdict:
 
 
 def _about_itself(name: str, words: Sequence[Word]) -> bool:
-    if len(words) != 1 or name not in VERSIONED:
-        return False
-    value = words[0].value
-    return value in ABOUT_ITSELF or (value is not None and SHORT_VERSION.get(name) == value)
+    value = words[0].value if len(words) == 1 else None
+    if value == "--help":
+        return name in HELPFUL
+    return name in VERSIONED and value is not None and value in ("--version", SHORT_VERSION.get(name))
 
 
 def _runs_program(name: str, words: Sequence[Word]) -> str | None:

@@ -53,7 +53,13 @@ def git(words: Sequence[Word], *, moved: bool) -> Verdict:
         return unproven(doubt, doubt=doubt)
     if moved:
         return unproven("git obeys the settings of the directory it is in")
+    if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
+        return unproven("git remote show asks the address it is given")
     return judged("git", rest, readers()["git"])
+
+
+def _is_plain_name(word: Word) -> bool:
+    return word.value is not None and word.value.replace("-", "").replace("_", "").isalnum()
 
 
 def _doubt(words: Sequence[Word]) -> str:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 VERSIONED = frozenset(
     """
-    python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry node npm
-    npx pnpm yarn bun deno tsc go cargo rustc rustup gcc g++ cc c++ clang clang++ make cmake ninja java javac
-    kotlin scala mvn ruby gem bundle perl php composer swift dotnet docker podman kubectl helm terraform git
-    gh hg svn
-    bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt psql mysql sqlite3
-    redis-server redis-cli nginx ffmpeg pandoc ruff black mypy pytest eslint prettier jest webpack vite
-    aws gcloud az ansible vagrant lua R julia ghc stack elixir erl mix sed awk gawk grep find sort ls openssl
-    pre-commit tox nox hatch pdm flake8 pylint isort pyright shellcheck hadolint protoc buf bazel meson
+    python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry
+    node npm npx pnpm bun deno tsc go cargo rustc rustup gcc g++ cc c++ clang clang++ make cmake ninja
+    java javac kotlin scala ruby gem bundle perl php composer swift docker podman kubectl helm terraform
+    git gh hg svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
+    psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
+    gcloud az lua R julia ghc elixir erl sed awk gawk grep find sort ls openssl pre-commit hatch pdm
+    flake8 pylint isort pyright shellcheck hadolint protoc buf meson
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may be asked for their version or their help, with that one word alone."""
-ABOUT_ITSELF = frozenset({"--version", "--help"})
+"""Programs that may be asked for their version, with that one word alone.
+
+Not those that a file of the project can make run something first (yarn, mvn, bazel, dotnet, pytest, tox).
+"""
+HELPFUL = frozenset(
+    """
+    git docker kubectl helm gh npm node python python3 pip uv cargo go make gcc tar curl wget ssh rsync jq rg
+    fd bat grep find sort ls sed awk cat head tail wc bash ruff black mypy
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that may be asked for their help."""
 SHORT_VERSION: dict[str, str] = {
     **dict.fromkeys(("python", "python3", "rustc", "cargo", "pip", "pip3", "uv", "ssh", "make"), "-V"),
-    **dict.fromkeys(
-        ("node", "npm", "tsc", "pnpm", "yarn", "ruby", "perl", "php", "make", "mvn", "gcc"), "-v"
-    ),
+    **dict.fromkeys(("node", "npm", "tsc", "pnpm", "ruby", "perl", "php", "make", "gcc"), "-v"),
     **dict.fromkeys(("java", "javac"), "-version"),
     "go": "version",
     "docker": "-v",
@@ -109,18 +115,17 @@ PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "go": ("-toolexec", "-exec", "-vettool", "-overlay"),
     "file": ("-C", "--compile"),
     "kubectl": ("--kubeconfig",),
-    "jq": (),
 }
 """Flags that run another program or load code: a rule that allows the command does not speak of them.
 An abbreviation of a long one counts as it."""
 
 STATE_CHANGERS = frozenset(
-    {"alias", "unalias", "shopt", "enable", "hash", "bind", "complete", "compopt", "let", "unset"}
+    """
+    alias unalias shopt enable hash bind complete compopt let unset
+    setopt unsetopt zmodload autoload emulate functions zle zstyle
+    """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Builtins after which the same words may mean something else."""
-STATE_CHANGERS_OF_ZSH = frozenset(
-    {"setopt", "unsetopt", "zmodload", "autoload", "emulate", "functions", "aliases", "zle", "zstyle"}
-)
+"""Builtins of bash and zsh after which the same words may mean something else."""
 RESERVED = frozenset(
     {
         "if",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shoal.policy.shell.parts import UNKNOWN_PATH
-from shoal.policy.shell.words import Word
+from shoal.policy.shell.words import STREAM, Word
 
 _MOST_PLACES = 6
 
@@ -34,6 +34,8 @@ class Places:
         found: dict[str, None] = {}
         for word in words:
             path = word.pattern if word.value is None else word.value
+            if path is None and word.prefix.startswith(STREAM):
+                continue
             if path is None:
                 found[UNKNOWN_PATH] = None
             elif path:

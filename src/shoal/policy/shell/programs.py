@@ -266,6 +266,13 @@ def pager(words: Sequence[Word]) -> Verdict:
     return harmless("it only shows", reads=tuple(words))
 
 
+def man(words: Sequence[Word]) -> Verdict:
+    """Only pages by their names: a page given as a file is a program for its formatter."""
+    if any(word.value is None or "/" in word.value for word in words):
+        return unproven("man may format a file here")
+    return judged("man", words, Reader(flags="-k -f -w -a -S:", operands="text"))
+
+
 def kubectl(words: Sequence[Word], reader: Reader) -> Verdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
         return unproven("kubectl may show secrets or files here")
@@ -283,6 +290,7 @@ JUDGES: dict[str, Judge] = {
     "printf": printf,
     "read": read,
     "ps": ps,
+    "man": man,
     **dict.fromkeys(("exit", "return", "break", "continue", "shift"), numbered),
     "set": set_,
     "test": test,

@@ -21,7 +21,6 @@ _HEREDOC = re.compile(
     r"(?<![<\\])<<(?P<strip>-?)[ \t]*(?P<quote>['\"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)"
     r"(?P<rest>[^\n'\"\\`$(){}#<]*)(?:\n|$)"
 )
-_HEREDOC_START = re.compile(r"<<(?!<)")
 _LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
 STAND_IN = "SHOAL_HEREDOC_BODY"
 

@@ -6,13 +6,15 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
-from shoal.policy.shell.parts import UNKNOWN_PATH, Part
+from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
 from shoal.policy.shell.programs import is_own_variable
+from shoal.policy.shell.redirections import redirect
 from shoal.policy.shell.running import Found, run
 from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
-from shoal.policy.shell.words import SIMPLE, Word, words_of
+from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,30 +27,11 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
-_ARGUMENTS = frozenset(
-    {
-        "word",
-        "number",
-        "string",
-        "raw_string",
-        "ansi_c_string",
-        "concatenation",
-        "simple_expansion",
-        "expansion",
-    }
-    | {"command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression"}
-)
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANKS = (b" ", b"\t", b"\n")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEFORE_COMMENT = b" \t\n;&|()"
-_DUPLICATE = re.compile(r"[0-9]+-?|-")
-_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
-_EXPRESSIONS = frozenset({"unary_expression", "binary_expression", "negated_command"})
-_COMPARING = frozenset({"=", "==", "!=", "!", "test_operator"})
-_EVALUATING = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_CASE_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
 
 
 class Walk:
@@ -162,7 +145,7 @@ class Walk:
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             at = child.end_byte
             if child.type in ("file_redirect", "herestring_redirect"):
-                self._redirection(child, reads, writes)
+                redirect(child, self._source, self._words, reads, writes)
             elif body is None and not reads and not writes:
                 body = child
             else:
@@ -178,7 +161,7 @@ class Walk:
     def _on_file_redirect(self, node: Node) -> None:
         reads: list[Word] = []
         writes: list[Word] = []
-        self._redirection(node, reads, writes)
+        redirect(node, self._source, self._words, reads, writes)
         self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
@@ -190,7 +173,7 @@ class Walk:
         self._repeated += 1
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
-            if child.type in _ARGUMENTS:
+            if child.type in ARGUMENTS:
                 self._words(child)
             elif child.type not in ("in", ";", "\n"):
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
@@ -221,7 +204,7 @@ class Walk:
             child = children.pop(0)
             if children and self._source[child.end_byte : children[0].start_byte].strip(b" \t"):
                 raise Unjudgeable("the case has a pattern that is not judged")
-            if child.type not in ("|", "(") and not _CASE_PATTERN.fullmatch(self._text(child)):
+            if child.type not in ("|", "(") and not PLAIN_PATTERN.fullmatch(self._text(child)):
                 raise Unjudgeable("the case has a pattern that is not judged")
         self._sequence(children, children[0].start_byte if children else node.end_byte)
 
@@ -270,42 +253,17 @@ class Walk:
         if len(value) > 1 or (value and value[0].start_byte != equals.end_byte):
             raise Unjudgeable("an assignment is written in a way that is not judged")
         if value:
-            if value[0].type not in _ARGUMENTS:
+            if value[0].type not in ARGUMENTS:
                 raise Unjudgeable("an assignment is written in a way that is not judged")
             self._words(value[0])
         if not _VARIABLE_NAME.fullmatch(self._text(name)):
             raise Unjudgeable("an assignment has a name that is none")
         return self._text(name)
 
-    # Tests
+    # Simple commands
 
     def _on_test_command(self, node: Node) -> None:
-        first, last = node.children[0].type, node.children[-1].type
-        if (first, last) not in (("[", "]"), ("[[", "]]")):
-            raise Unjudgeable("the test is written in a way that is not judged")
-        words: list[Word] = []
-        self._test_words(node.children[1:-1], words, double=first == "[[")
-        _check_blanks(node, self._source)
-        self._found(node, [Word("test" if first == "[" else "[["), *words], (), ())
-
-    def _test_words(self, nodes: list[Node], words: list[Word], *, double: bool) -> None:
-        for node in nodes:
-            kind = node.type
-            if kind in _EXPRESSIONS:
-                self._test_words(node.children, words, double=double)
-            elif kind in _ARGUMENTS or (double and kind == "extglob_pattern"):
-                if kind == "extglob_pattern" and not _CASE_PATTERN.fullmatch(self._text(node)):
-                    raise Unjudgeable("the test has a pattern that is not judged")
-                words.extend(self._words(node))
-            elif kind in _COMPARING:
-                text = self._text(node)
-                if double and text in _EVALUATING:
-                    raise Unjudgeable("the test evaluates its operands")
-                words.append(Word(text))
-            elif not (double and kind in ("&&", "||")):
-                raise Unjudgeable("the test is written in a way that is not judged")
-
-    # Simple commands
+        self._found(node, words_of_test(node, self._source, self._words), (), ())
 
     def _command(self, node: Node, reads: tuple[Word, ...], writes: tuple[Word, ...]) -> None:
         words: list[Word] = []
@@ -318,14 +276,14 @@ class Walk:
             start = child.start_byte
             if start != at and not _BETWEEN_WORDS.fullmatch(source, at, start):
                 raise Unjudgeable("the command holds text between its words that is not judged")
-            if kind in _ARGUMENTS or kind == "command_name":
+            if kind in ARGUMENTS or kind == "command_name":
                 if start == at and start != node.start_byte:
                     raise Unjudgeable("two words of the command touch")
                 words.extend(self._words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._assigned(child))
             elif kind in ("file_redirect", "herestring_redirect"):
-                self._redirection(child, all_reads, all_writes)
+                redirect(child, self._source, self._words, all_reads, all_writes)
             else:
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
             at = child.end_byte
@@ -378,77 +336,6 @@ class Walk:
         self.places, self._repeated = kept
         self._depth -= 1
 
-    # Redirections
-
-    def _redirection(self, node: Node, reads: list[Word], writes: list[Word]) -> None:
-        children = list(node.children)
-        source, start = self._source, node.start_byte
-        if children[0].type == "file_descriptor":
-            descriptor = children.pop(0)
-            if (
-                not self._text(descriptor).isdecimal()
-                or descriptor.end_byte != children[0].start_byte
-                or source[start - 1 : start] not in _BEFORE_COMMENT
-            ):
-                raise Unjudgeable("a redirection is written in a way that is not judged")
-        elif source[start - 1 : start] == b"}" or re.search(
-            rb"(?:^|[ \t\n;&|()])[0-9]+$", source[:start][-20:]
-        ):
-            raise Unjudgeable("a redirection is written in a way that is not judged")
-        operator, *targets = children
-        kind = operator.type
-        if kind in (">&-", "<&-") and not targets:
-            return
-        if len(targets) != 1 or targets[0].type not in _ARGUMENTS:
-            raise Unjudgeable("a redirection is written in a way that is not judged")
-        if not re.fullmatch(rb"[ \t]*", source[operator.end_byte : targets[0].start_byte]):
-            raise Unjudgeable("a redirection is written in a way that is not judged")
-        words = self._words(targets[0])
-        if len(words) != 1:
-            raise Unjudgeable("a redirection names several files")
-        target = words[0]
-        if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(self._text(targets[0]))):
-            return
-        if kind == ">&" and not SIMPLE.fullmatch(self._text(targets[0])):
-            # bash expands this word a second time, quoted or not.
-            raise Unjudgeable("a redirection is written in a way that is not judged")
-        _redirect(kind, target, reads, writes, is_stream=targets[0].type == "process_substitution")
-
-
-def _redirect(kind: str, target: Word, reads: list[Word], writes: list[Word], *, is_stream: bool) -> None:
-    path = target.value
-    if (path or target.prefix).startswith(("/dev/tcp", "/dev/udp")) or "/dev/" in (path or "")[1:]:
-        raise Unjudgeable("it opens a connection by redirection")
-    if is_stream or path in _NOWHERE:
-        return
-    match kind:
-        case ">" | ">>" | ">|" | "&>" | "&>>" | ">&":
-            writes.append(target)
-        case "<":
-            reads.append(target)
-        case "<>":
-            reads.append(target)
-            writes.append(target)
-        case _:
-            raise Unjudgeable(f"the redirection {kind} is not judged")
-
-
-def _check_blanks(test: Node, source: bytes) -> None:
-    """In a test everything is a word of its own, so blanks have to stand between all of it."""
-    at = -1
-    stack = [test]
-    while stack:
-        node = stack.pop()
-        if node.type in _EXPRESSIONS or node.type == "test_command":
-            stack.extend(reversed(node.children))
-        elif at >= 0 and not re.fullmatch(rb"[ \t]+", source[at : node.start_byte]):
-            raise Unjudgeable("the test is written in a way that is not judged")
-        else:
-            at = node.end_byte
-    after = source[at : at + 1]
-    if after and after not in b" \t\n;&|()<>":
-        raise Unjudgeable("the test is written in a way that is not judged")
-
 
 def _check_stand_ins(root: Node, source: bytes) -> None:
     """Every here-document that was lifted out must have stood where bash takes one."""
@@ -464,6 +351,3 @@ def _check_stand_ins(root: Node, source: bytes) -> None:
         stack.extend(node.children)
     if found != wanted:
         raise Unjudgeable("a here-document stands where it is not judged")
-
-
-__all__ = ["UNKNOWN_PATH", "Walk"]

@@ -34,6 +34,16 @@ class Word(Struct, frozen=True):
         return self.value[:1] == "-"
 
 
+ARGUMENTS = frozenset(
+    """
+    word number string raw_string ansi_c_string concatenation simple_expansion expansion command_substitution
+    process_substitution arithmetic_expansion brace_expression
+    """.split()  # noqa: SIM905 - reads better than sixteen quotes
+)
+"""The kinds of node that are words of a command."""
+PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
+STREAM = "/dev/fd/"
+"""What a process substitution becomes: a path that names no file."""
 SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
 _WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -190,7 +200,7 @@ class _Pieces:
             self._prefix = "".join(self._value)
         if kind == "process_substitution":
             if self._known and not self._prefix:
-                self._prefix = "/dev/fd/"
+                self._prefix = STREAM
         elif not quoted or text[:2] == "$@" or "@" in text:
             self._many = True
         self._known = False

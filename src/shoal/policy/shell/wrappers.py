@@ -43,7 +43,6 @@ WRAPPERS: dict[str, Wrapper] = {
 }
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
-_PLACE = re.compile(r"\{\}")
 
 
 class Unwrapped(Struct, frozen=True):
