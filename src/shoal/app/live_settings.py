@@ -37,7 +37,7 @@ class LiveSettings:
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
         self._standing = with_flags(settings.standing, allow=allow, deny=deny)
-        self._paths = tuple(str(path) for path, _ in settings_files(settings.home, cwd, given))
+        self._paths = tuple(path for path, _ in settings_files(settings.home, cwd, given))
         self._stamps = self._look()
         self._looked = time.monotonic()
 
@@ -71,9 +71,9 @@ class LiveSettings:
         return tuple(map(_stamp, self._paths))
 
 
-def _stamp(path: str) -> _Stamp:
+def _stamp(path: Path) -> _Stamp:
     try:
-        state = Path(path).stat()
+        state = path.stat()
     except OSError:
         return None
     return state.st_mtime_ns, state.st_size, state.st_ino

@@ -66,9 +66,11 @@ class RulePermissions:
         self._standing = standing
         self._settled = False
         self._workspace = workspace
-        self._readable = tuple(f"{place}/" for place in readable)
+        self._places = tuple(readable)
+        self._readable = tuple(f"{place}/" for place in self._places)
         self._home = home
         self._reach = Reach(workspace, home)
+        self._roots: tuple[str, ...] = (self._reach.root,)
         self._tables: Tables | None = None
         self._known: tuple[Standing | None, int] = (None, -1)
         self._shell = ShellJudge(self._reach)
@@ -99,14 +101,18 @@ class RulePermissions:
 
     def child(self, workspace: Workspace, *, mode: Mode) -> RulePermissions:
         """For an agent this one starts: the same rules and answers, a workspace and mode of its own."""
-        return RulePermissions(
+        child = RulePermissions(
             workspace,
             mode=mode,
             standing=self._standing,
+            readable=self._places,
             home=self._home,
             answers=self.answers,
             may_skip=self.may_skip,
         )
+        child._roots = (*child._roots, *self._roots)
+        child.sandboxed = self.sandboxed
+        return child
 
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and the person has not enabled it."""
@@ -181,7 +187,7 @@ class RulePermissions:
                 deny=(*standing.deny, *said["deny"]),
                 directories=(*standing.directories, *self.answers.directories),
             )
-            self._tables = Tables(whole, self._reach.root)
+            self._tables = Tables(whole, self._roots)
             self._known = (standing, self.answers.version)
         return self._tables
 

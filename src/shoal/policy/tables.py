@@ -15,14 +15,15 @@ from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
 class PathRules:
     """The rules of one strength for one file tool: one look tells that none fits, which is the usual case."""
 
-    def __init__(self, rules: Iterable[Rule], root: str) -> None:
+    def __init__(self, rules: Iterable[Rule], roots: Sequence[str]) -> None:
         self.bare: Rule | None = None
         self._each: list[tuple[re.Pattern[str], Rule]] = []
         for rule in rules:
             if rule.pattern is None:
                 self.bare = self.bare or rule
             else:
-                self._each.append((_compiled(path_expression(rule.pattern, root)), rule))
+                expressions = dict.fromkeys(path_expression(rule.pattern, root) for root in roots)
+                self._each.append((_compiled("|".join(f"(?:{each})" for each in expressions)), rule))
         self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.empty = not self._each and self.bare is None
 
@@ -43,11 +44,13 @@ class PathRules:
 class FileTable:
     """What the rules say about one tool that reads or changes a file."""
 
-    def __init__(self, standing: Standing, names: frozenset[str], root: str) -> None:
-        def table(rules: Sequence[Rule]) -> PathRules:
-            return PathRules([rule for rule in rules if any(rule.names(name) for name in names)], root)
+    def __init__(self, standing: Standing, names: frozenset[str], roots: Sequence[str]) -> None:
+        def table(rules: Sequence[Rule], roots: Sequence[str]) -> PathRules:
+            return PathRules([rule for rule in rules if any(rule.names(name) for name in names)], roots)
 
-        self.deny, self.ask, self.allow = table(standing.deny), table(standing.ask), table(standing.allow)
+        # What is forbidden in the project stays forbidden there for an agent that works elsewhere.
+        self.deny, self.ask = table(standing.deny, roots), table(standing.ask, roots)
+        self.allow = table(standing.allow, roots[:1])
         self.forbids_nothing = self.deny.empty and self.ask.empty
 
 
@@ -70,27 +73,27 @@ class CommandTable:
 
 
 class Tables:
-    """All rules in force, for a project at `root`."""
+    """All rules in force. `roots` are what patterns are relative to: the agent's own, then its parents'."""
 
-    def __init__(self, standing: Standing, root: str) -> None:
+    def __init__(self, standing: Standing, roots: Sequence[str]) -> None:
         self.standing = standing
-        self._root = root
+        self._roots = roots
         self._files: dict[str, FileTable] = {}
 
     def file(self, tool: str) -> FileTable:
         table = self._files.get(tool)
         if table is None:
-            table = self._files[tool] = FileTable(self.standing, frozenset({tool}), self._root)
+            table = self._files[tool] = FileTable(self.standing, frozenset({tool}), self._roots)
         return table
 
     @cached_property
     def shell_reads(self) -> FileTable:
         """The rules about any tool that reads, for files that a command reads."""
-        return FileTable(self._patterned(), READ_TOOLS, self._root)
+        return FileTable(self._patterned(), READ_TOOLS, self._roots)
 
     @cached_property
     def shell_writes(self) -> FileTable:
-        return FileTable(self._patterned(), EDIT_TOOLS, self._root)
+        return FileTable(self._patterned(), EDIT_TOOLS, self._roots)
 
     @cached_property
     def commands(self) -> CommandTable:
