@@ -200,6 +200,15 @@ def test_what_cannot_be_judged_is_trouble(command):
     assert analysed(command).trouble
 
 
+@pytest.mark.parametrize(
+    "piece", ["<", "a()", "a)", "a=(", "|", "(", "$(", "`", "{ ", "'", "# a\n", "eval ", "if a; then "]
+)
+def test_a_long_command_is_judged_in_bounded_time(piece):
+    started = time.thread_time()
+    analysed((piece * 100_000)[:100_000])
+    assert time.thread_time() - started < 2
+
+
 def test_a_megabyte_is_refused_at_once():
     started = time.perf_counter()
     assert "100000" in (analysed("ls " + "a " * 500_000).trouble or "")

@@ -129,7 +129,7 @@ class Walk:
         after = self._source[node.end_byte : node.end_byte + 1]
         if (
             (before and before not in _BEFORE_COMMENT)
-            or self._source[: node.start_byte].endswith(b"\\\n")
+            or self._source[max(0, node.start_byte - 2) : node.start_byte] == b"\\\n"
             or after not in (b"", b"\n")
             or "\n" in self._text(node)
         ):
