@@ -190,6 +190,8 @@ def test_a_variable_that_may_be_obeyed_takes_the_command_from_every_rule(given):
         "cat <> f",
         "select x in a; do ls; done",
         "for i in 1; do cd ..; done",
+        "for i in 1; do command cd ..; done",
+        "f() { builtin cd ..; }; f",
         "cat < /dev/tcp/h/1",
         "(" * 300 + "ls" + ")" * 300,
         "echo " + "$(echo " * 300 + "x" + ")" * 300,
