@@ -10,10 +10,15 @@ from typing import NamedTuple
 from shoal.policy.shell.analysis import Analysis, Part
 from shoal.policy.shell.wrappers import SHELLS, WRAPPERS
 
-# Each record says which line it belongs to, for what runs in the background tells late.
+# Each record is one line, which is written whole though others write too, and says which command line it
+# belongs to, for what runs in the background tells late.
 _HARNESS = r"""
 set -f
-command_not_found_handle() { builtin printf '%s\0' "$shoal_line" "$#" "$@" >> "$SHOAL_LOG"; }
+command_not_found_handle() {
+  local told=$shoal_line word
+  for word; do told+=$'\x1f'${word//$'\n'/$'\x1e'}; done
+  builtin printf '%s\n' "$told" >> "$SHOAL_LOG"
+}
 shoal_line=0
 while IFS= read -r -d '' text; do
   ( eval "$text"; wait ) < /dev/null > /dev/null 2>&1
@@ -43,10 +48,9 @@ def told(commands: list[str], place: Path) -> Told:
         timeout=60,
     )
     ran: list[list[tuple[str, ...]]] = [[] for _ in commands]
-    fields = iter(log.read_bytes().decode().split("\0")[:-1])
-    for line in fields:
-        count = int(next(fields))
-        ran[int(line)].append(tuple(next(fields) for _ in range(count)))
+    for record in log.read_bytes().decode().split("\n")[:-1]:
+        line, *words = record.replace("\x1e", "\n").split("\x1f")
+        ran[int(line)].append(tuple(words))
     return Told(ran, {path.name for path in work.iterdir()})
 
 

@@ -190,6 +190,8 @@ def test_a_variable_that_may_be_obeyed_takes_the_command_from_every_rule(given):
         "cat <> f",
         "select x in a; do ls; done",
         "for i in 1; do cd ..; done",
+        "for i in 1; do command cd ..; done",
+        "f() { builtin cd ..; }; f",
         "cat < /dev/tcp/h/1",
         "(" * 300 + "ls" + ")" * 300,
         "echo " + "$(echo " * 300 + "x" + ")" * 300,
@@ -198,6 +200,15 @@ def test_a_variable_that_may_be_obeyed_takes_the_command_from_every_rule(given):
 )
 def test_what_cannot_be_judged_is_trouble(command):
     assert analysed(command).trouble
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "a()", "a)", "a=(", "|", "(", "$(", "`", "{ ", "'", "# a\n", "eval ", "if a; then "]
+)
+def test_a_long_command_is_judged_in_bounded_time(piece):
+    started = time.thread_time()
+    analysed((piece * 100_000)[:100_000])
+    assert time.thread_time() - started < 2
 
 
 def test_a_megabyte_is_refused_at_once():

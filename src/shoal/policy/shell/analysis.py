@@ -5,14 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.policy.shell.parts import UNKNOWN_PATH, Analysis, Part
-from shoal.policy.shell.syntax import Unjudgeable
-from shoal.policy.shell.walk import Walk
 
 __all__ = ["UNKNOWN_PATH", "Analysis", "Part", "analysed"]
 
 
 def analysed(command: str) -> Analysis:
     """What a shell command would run; any text is answered, with `trouble` where it cannot be judged."""
+    # Loaded with the first command: a session that runs none does not pay for the parser and its tables.
+    from shoal.policy.shell.syntax import Unjudgeable
+    from shoal.policy.shell.walk import Walk
+
     walk = Walk()
     trouble: str | None = None
     try:
@@ -30,7 +32,6 @@ def analysed(command: str) -> Analysis:
 def _shadowed(part: Part, functions: set[str]) -> Part:
     """A name that the command itself defines means what the definition says."""
     if part.words and part.words[0] in functions:
-        return replace(
-            part, argv=None, read_only=False, why=f"{part.words[0]} is defined by the command itself"
-        )
+        why = f"{part.words[0]} is defined by the command itself"
+        return replace(part, argv=None, read_only=False, why=why)
     return part

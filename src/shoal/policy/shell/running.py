@@ -33,6 +33,8 @@ class Found(Struct, frozen=True, kw_only=True):
 class Walking(Protocol):
     parts: list[Part]
     places: Places
+    repeated: int
+    """How many loops and functions are around: what is there may happen any number of times."""
 
     def script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
@@ -75,6 +77,8 @@ def _name(word: Word) -> str | None:
 
 def _run_plain(name: str, found: Found, walk: Walking) -> None:
     rest = found.words[1:]
+    if name in ("cd", "pushd", "popd", "chdir") and walk.repeated:
+        raise Unjudgeable("it changes the directory again and again")
     if name == "cd":
         _change_directory(found, walk)
         return

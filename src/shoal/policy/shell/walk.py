@@ -42,7 +42,7 @@ class Walk:
         self.functions: set[str] = set()
         self.places = places or Places()
         self._source = b""
-        self._repeated = 0
+        self.repeated = 0
         self._depth = 0
         self._via: tuple[str, ...] = ()
 
@@ -87,18 +87,18 @@ class Walk:
 
     def _container(self, node: Node) -> None:
         kind = node.type
-        inside = Places(self.places.known), self._repeated
+        inside = Places(self.places.known), self.repeated
         if kind == "subshell":
-            self._repeated = 0
+            self.repeated = 0
         elif kind == "while_statement":
-            self._repeated += 1
+            self.repeated += 1
         self._sequence(node.children, node.start_byte if kind != "program" else 0)
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
             raise Unjudgeable("the command goes on after its end")
         if kind == "subshell":
-            self.places, self._repeated = inside
+            self.places, self.repeated = inside
         elif kind == "while_statement":
-            self._repeated -= 1
+            self.repeated -= 1
 
     def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
         for child in children:
@@ -129,7 +129,7 @@ class Walk:
         after = self._source[node.end_byte : node.end_byte + 1]
         if (
             (before and before not in _BEFORE_COMMENT)
-            or self._source[: node.start_byte].endswith(b"\\\n")
+            or self._source[max(0, node.start_byte - 2) : node.start_byte] == b"\\\n"
             or after not in (b"", b"\n")
             or "\n" in self._text(node)
         ):
@@ -170,7 +170,7 @@ class Walk:
             raise Unjudgeable("the loop sets a variable that others may obey")
         self._spaced(children)
         rest = list(children[2:])
-        self._repeated += 1
+        self.repeated += 1
         while rest and rest[0].type != "do_group":
             child = rest.pop(0)
             if child.type in ARGUMENTS:
@@ -178,7 +178,7 @@ class Walk:
             elif child.type not in ("in", ";", "\n"):
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
         self._sequence(rest, rest[0].start_byte if rest else node.end_byte)
-        self._repeated -= 1
+        self.repeated -= 1
 
     def _on_case_statement(self, node: Node) -> None:
         children = node.children
@@ -213,13 +213,13 @@ class Walk:
         if not SIMPLE.fullmatch(name):
             raise Unjudgeable("the function has a name that is not judged")
         self.functions.add(name)
-        self._repeated += 1
+        self.repeated += 1
         for child in node.children:
             if child.type == "compound_statement":
                 self._statement(child)
             elif child.type not in ("word", "function", "(", ")"):
                 raise Unjudgeable("the function is written in a way that is not judged")
-        self._repeated -= 1
+        self.repeated -= 1
 
     # Assignments
 
@@ -305,8 +305,6 @@ class Walk:
             reads=self.places.paths(reads),
             writes=self.places.paths(writes),
         )
-        if words and words[0].value in ("cd", "pushd", "popd", "chdir") and self._repeated:
-            raise Unjudgeable("it changes the directory again and again")
         run(found, self)
 
     def _note(self, node: Node, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
@@ -330,10 +328,10 @@ class Walk:
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
             raise Unjudgeable("a substitution is written in a way that is not judged")
         self._enter()
-        kept = Places(self.places.known), self._repeated
-        self._repeated = 0
+        kept = Places(self.places.known), self.repeated
+        self.repeated = 0
         self._sequence(children[1:-1], children[0].end_byte, until=children[-1].start_byte)
-        self.places, self._repeated = kept
+        self.places, self.repeated = kept
         self._depth -= 1
 
 
