@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
+from processes_in import processes_in
 from shoal.core.errors import BudgetError, ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
 from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
@@ -132,6 +133,7 @@ async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_th
                 async with asyncio.timeout(10):
                     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
                         await asyncio.sleep(0.01)
+                assert processes_in(tmp_path)
                 await session.interrupt()
 
             group.create_task(interrupt())
@@ -139,9 +141,8 @@ async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_th
                 last = event
         assert isinstance(last, Finished)
         assert last.reason == "interrupted"
-        pid = int((tmp_path / "pid").read_text())
         async with asyncio.timeout(5):
-            while Path(f"/proc/{pid}").exists():
+            while processes_in(tmp_path):
                 await asyncio.sleep(0.01)
         assert (await finish(session, "go on")).text == "going on"
     results = [

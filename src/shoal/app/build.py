@@ -14,6 +14,7 @@ import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
+from shoal.app.confines import checked, sandbox
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -29,6 +30,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model, Transcript
+from shoal.core.sandbox import Sandbox
 from shoal.models.stand_ins import StandIns
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Rule, parse_rule
@@ -89,6 +91,7 @@ class _Reach(Struct, frozen=True, kw_only=True):
     desk: FileDesk
     processes: GuardedProcesses
     shells: Shells
+    sandbox: Sandbox
     granted: tuple[Path, ...]
 
 
@@ -97,6 +100,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
+    remarks = checked(settings, cwd)
     ids = Ids(options.seed)
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
@@ -161,7 +165,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         turns_before=history.turns,
-        notes=(*settings.warnings, *unknown_rules(flags, tools), *history.notes),
+        notes=(*settings.warnings, *remarks, *unknown_rules(flags, tools), *history.notes),
         started=started,
     )
 
@@ -198,12 +202,15 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
+    confined = sandbox(settings, workspace, record.directory, session.note)
+    shells.confine(confined)
     return _Reach(
         workspace=workspace,
         permissions=_permissions(options, settings, workspace, record.directory),
         desk=desk,
         processes=processes,
         shells=await _entered(shells, options, leave),
+        sandbox=confined,
         granted=granted,
     )
 

@@ -16,6 +16,7 @@ from shoal.wire.settings import (
     Document,
     Own,
     Rules,
+    SandboxSettings,
     holds,
     known_part,
     merged,
@@ -149,6 +150,7 @@ def load_settings(
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
+    sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
@@ -158,8 +160,12 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=known.shoal,
-        warnings=(*refused, *(warning for document in documents for warning in unknown_keys(document))),
+        own=replace(known.shoal, sandbox=sandbox),
+        warnings=(
+            *refused,
+            *loosened,
+            *(warning for document in documents for warning in unknown_keys(document)),
+        ),
         environ=environ,
         documents=documents,
     )
@@ -171,6 +177,23 @@ def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]
         return rules, ()
     told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
     return replace(rules, default_mode=trusted.default_mode), (told,)
+
+
+def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[SandboxSettings, tuple[str, ...]]:
+    """A project's files may make the sandbox tighter and hide more; they cannot open it."""
+    held = replace(
+        trusted,
+        enabled=trusted.enabled if given.enabled is not True else True,
+        network=trusted.network and given.network,
+        hidden=(*trusted.hidden, *(path for path in given.hidden if path not in trusted.hidden)),
+    )
+    opens = (
+        (not given.enabled and bool(trusted.enabled))
+        or (given.auto_allow and not trusted.auto_allow)
+        or given.writable != trusted.writable
+    )
+    told = "The project's settings would open the sandbox; only your own settings can. Not done."
+    return held, (told,) if opens else ()
 
 
 def home_directory() -> Path:
