@@ -238,7 +238,8 @@ def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History
             "home": str(settings.home),
             "session": history.session,
             "date": date_line(options.clock),
-        }
+        },
+        settings.secrets,
     )
 
 
@@ -265,7 +266,9 @@ def _record(
     lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
     transcript = FileTranscript(history.transcript, lines, durable=durable)
     leave.callback(transcript.close)
-    journal = FileJournal(history.directory / "journal.jsonl", options.clock, durable=durable)
+    journal = FileJournal(
+        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secrets
+    )
     leave.callback(journal.close)
     return _Record(
         directory=history.directory,
@@ -315,7 +318,7 @@ def _debug(options: Options, settings: Settings, history: History, leave: AsyncE
         return None
     from shoal.stores.files.debug import DebugLog
 
-    log = DebugLog(settings.home / "debug", history.session, options.clock)
+    log = DebugLog(settings.home / "debug", history.session, options.clock, settings.secrets)
     leave.callback(log.close)
     return log
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
+from shoal.core.secrets import Secrets
 from shoal.wire.settings import (
     Document,
     Own,
@@ -112,6 +113,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
+
+    @property
+    def secrets(self) -> Secrets:
+        """What must not be written down."""
+        given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
+        return Secrets({**self.tool_environment, **{_VARIABLES[name]: given[name] for name in given}})
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -40,6 +40,11 @@ class Sandbox(Protocol):
         """Whether a command may run without asking because it is confined: the person's setting says so."""
         ...
 
+    @property
+    def ends_all(self) -> bool:
+        """Whether the end of a command is the end of every process it started."""
+        ...
+
     async def ready(self) -> None:
         """Find it out without holding up the loop."""
         ...

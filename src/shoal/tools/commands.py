@@ -66,6 +66,11 @@ class Commands:
             launch = self.sandbox.wrap(launch)
         return await site.processes.start(launch)
 
+    @property
+    def leave_nothing(self) -> bool:
+        """Whether what a command starts ends with it."""
+        return self.sandbox is not None and self.sandbox.ends_all
+
     def directory_file(self) -> Path:
         """A new name for a command to write its last directory to."""
         if self._places is None:

@@ -49,6 +49,7 @@ class Bubblewrap:
 
     name = "bubblewrap"
     limits = ""
+    ends_all = True
     closes_doors = True
 
     def __init__(self, path: str) -> None:

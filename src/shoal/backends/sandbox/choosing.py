@@ -53,19 +53,25 @@ class ChosenSandbox:
         self._kinds = kinds
         self._note = note
         self._found: Found | None = None
+        self._holds: tuple[Kind | None] | None = None
         self._said: set[str] = set()
 
     @property
     def holds(self) -> bool:
-        return self._judged()[0] is not None
+        return self._holding() is not None
 
     @property
     def vouches(self) -> bool:
         if not self._wish.auto_allow:
             return False
-        kind = self._judged()[0]
+        kind = self._holding()
         # Through an open door a command could have its own questions answered.
         return kind is not None and kind.closes_doors
+
+    @property
+    def ends_all(self) -> bool:
+        kind = self._holding()
+        return kind is not None and kind.ends_all
 
     async def ready(self) -> None:
         if self._wish.enabled and self._found is None:
@@ -86,6 +92,12 @@ class ChosenSandbox:
             raise ProcessError(f"The settings ask for a sandbox that cannot hold here: {why}. {WAY_OUT}")
         self._say(f"Commands run without a sandbox: {why}.")
         return launch
+
+    def _holding(self) -> Kind | None:
+        """Known after the first asking: it is asked about every call."""
+        if self._holds is None:
+            self._holds = (self._judged()[0],)
+        return self._holds[0]
 
     def _judged(self) -> tuple[Kind | None, Confines, str]:
         """What confines a command, to what; or None and why nothing does."""

@@ -27,6 +27,11 @@ class Kind(Protocol):
         """Whether the sockets of `Confines.doors` are out of a command's reach."""
         ...
 
+    @property
+    def ends_all(self) -> bool:
+        """Whether the end of a command is the end of every process it started."""
+        ...
+
     def trouble(self) -> str | None:
         """Why it does not work on this machine, and what to do; None where it does. Tried once."""
         ...

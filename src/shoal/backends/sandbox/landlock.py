@@ -23,6 +23,7 @@ class Landlock:
         "Landlock cannot keep single files of a writable directory from being changed (.git/hooks, "
         ".git/config), gives no process space of its own, and leaves sockets within reach."
     )
+    ends_all = False
     closes_doors = False
 
     def trouble(self) -> str | None:

@@ -29,6 +29,7 @@ _PATIENCE = 5.0
 class Seatbelt:
     name = "sandbox-exec"
     limits = "sandbox-exec gives a command no process space of its own."
+    ends_all = False
     closes_doors = True
 
     def trouble(self) -> str | None:
