@@ -10,6 +10,7 @@ from shoal.agent.conversation import joined
 from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
+from shoal.core.neutral import neutral
 
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
@@ -56,7 +57,7 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
                 raise
             attempt = shorter
             continue
-        return reply.message.text or "(the model gave no summary)"
+        return neutral(reply.message.text) or "(the model gave no summary)"
 
 
 def shortened(messages: list[Message]) -> list[Message]:

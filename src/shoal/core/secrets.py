@@ -18,8 +18,7 @@ _SHORTEST = 8
 _HEAD = 8
 """Characters at a value's start that count as the value where the text is cut behind them."""
 _FARTHEST_BACK = 64
-_LONGEST_KEY_BREAK = rb"(?:\s|\\[nrt])*"
-_BLOCK = rb"-*" + _BREAK + rb"(?:(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info)[^\\\n]*)" + _BREAK + rb")*"
+_LONGEST_KEY_BLOCK = 64 * 1024
 
 _NAMES = frozenset(
     (
@@ -56,9 +55,8 @@ _MARKS = tuple(_SHAPES)
 _BEARER, _BEARER_TOKEN = b"earer ", rb"[A-Za-z0-9_\-.~+/=]{12,}"
 _BEGIN, _END, _PRIVATE = b"-----BEGIN ", b"-----END ", b"PRIVATE KEY"
 # In JSON the lines of a block are parted by a backslash and an n.
-_BLOCK = (
-    rb"-*(?:\s|\\[nrt])*(?:[A-Za-z0-9+/=]{8,}(?:\s|\\[nrt])*|(?:Proc-Type|DEK-Info)[^\\\n]*(?:\s|\\[nrt])*)*"
-)
+_BREAK = rb"(?:\s|\\[nrt])*"
+_BLOCK = rb"-*" + _BREAK + rb"(?:(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info)[^\\\n]*)" + _BREAK + rb")*"
 
 
 def _table(more: bytes) -> bytes:
