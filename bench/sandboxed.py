@@ -16,7 +16,7 @@ from shoal.core.sandbox import Confines
 
 
 async def sandbox_cost(rounds: int = 40) -> tuple[str, float, float] | None:
-    """The sandbox, and the median milliseconds of a plain and of a confined command; None where none works."""
+    """The sandbox, and the median milliseconds of a plain and a confined command; None where none works."""
     kind = found_among(kinds_here(os.environ.get("PATH", os.defpath))).kind
     if kind is None:
         return None

@@ -1,13 +1,12 @@
-"""Run as `python -I -S -E confined.py CONFINES COMMAND…`: gives up rights, then becomes COMMAND.
+"""Run as `python -I -S -E confined.py N WRITABLE… M HIDDEN… COMMAND…`: gives up rights, then is COMMAND.
 
-The standard library alone, so that it starts fast. CONFINES is JSON: `writable` and `hidden`, lists of real
-paths. Rights only ever add up in Landlock: to hide a directory, all its neighbours are named instead.
+N real paths that may be written, M that must not be read. Built-in modules and few others, so that it starts
+fast. Rights only ever add up in Landlock: to hide a directory, all its neighbours are named instead.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import stat
 import sys
@@ -111,15 +110,22 @@ def confine(writable: list[str], hidden: list[str]) -> None:
                 libc.prctl(DROP_CAPABILITY, capability, 0, 0, 0)
 
 
+def counted(words: list[str]) -> tuple[list[str], list[str]]:
+    """As many words as the first one says, and the rest."""
+    end = 1 + int(words[0])
+    return words[1:end], words[end:]
+
+
 def main() -> None:
-    confines = json.loads(sys.argv[1])
+    writable, rest = counted(sys.argv[1:])
+    hidden, command = counted(rest)
     try:
-        confine(confines["writable"], confines["hidden"])
+        confine(writable, hidden)
         libc.prctl(DEATH_SIGNAL, KILL, 0, 0, 0)
         # Python ignores these two, and a command would inherit that.
         libc.signal(PIPE_BROKEN, None)
         libc.signal(FILE_TOO_LARGE, None)
-        os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - the command is the point
+        os.execv(command[0], command)  # noqa: S606 - the command is the point
     except OSError as error:
         os.write(2, f"The sandbox could not be made: {error}\n".encode())
         sys.exit(126)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -41,21 +41,20 @@ class Landlock:
         return None
 
     def wrap(self, launch: Launch, confines: Confines) -> Launch:
-        told = {
-            "writable": [str(path) for path in existing(confines.writable)],
-            "hidden": [str(path) for path in existing(confines.hidden)],
-        }
-        return replace(launch, argv=(*_LAUNCHER, json.dumps(told), *launch.argv))
+        writable, hidden = map(existing, (confines.writable, confines.hidden))
+        words = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
+        return replace(launch, argv=(*_LAUNCHER, *words, *launch.argv))
 
 
-_LAUNCHER = (sys.executable, "-I", "-S", "-E", "-X", "utf8", str(LAUNCHER))
+# The interpreter itself: behind a virtual environment's link it starts slower.
+_LAUNCHER = (os.path.realpath(sys.executable), "-I", "-S", "-E", "-X", "utf8", str(LAUNCHER))
 
 
 @cache
 def _tried() -> str | None:
     import subprocess
 
-    words = [*_LAUNCHER, '{"writable": [], "hidden": []}', "/bin/sh", "-c", "exit 0"]
+    words = [*_LAUNCHER, "0", "0", "/bin/sh", "-c", "exit 0"]
     try:
         ran = subprocess.run(
             words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE, check=False
