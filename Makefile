@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench spec lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos spec lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -18,7 +18,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-demo: setup-run ## agents repair a small project, offline, in about 15 seconds
+demo: setup-run ## an agent repairs a small project, offline, in about 15 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
 test: setup-test ## run all tests (ARGS="-k name" for some of them)
@@ -30,6 +30,9 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 
 bench: setup-test ## measure Shoal beside a bare loop
 	@$(VENV)/python -m bench $(ARGS)
+
+chaos: setup-test ## 50 processes on one record, killed at random: nothing is lost (ARGS="--processes 8")
+	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
 
 spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)

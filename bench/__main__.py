@@ -11,19 +11,23 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import clients, loop, over_http, start
+from bench import board, clients, loop, mail, over_http, start
 from bench.figures import Section, table
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
+_QUICK_BOARD = board.Size(tasks=300, listed=2_000, repeats=1)
+_QUICK_MAIL = mail.Size(posts=400, samples=20, histories=(10, 1_000), plain_samples=2, wakes=40)
 _QUICK_LOOP = loop.Size(long=500, repeats=5, long_repeats=2)
 
 BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "loop": lambda quick: [loop.measure(_QUICK_LOOP if quick else loop.Size())],
     "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
+    "board": lambda quick: [board.measure(_QUICK_BOARD if quick else board.Size())],
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
+    "mail": lambda quick: mail.measure(_QUICK_MAIL if quick else mail.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "http", "start")
+USUAL = ("loop", "http", "board", "mail", "start")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

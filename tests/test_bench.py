@@ -31,6 +31,15 @@ def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
     assert "≤ 150" in text
 
 
+def test_the_board_is_shown_beside_the_plain_way():
+    from bench import board
+
+    text = shown(board.measure(board.Size(claimants=2, tasks=40, listed=50, repeats=1)))
+    for row in ("a claim, 2 processes, 40 tasks", "list of 50, cold", "when nothing changed"):
+        assert row in text
+    assert "≤ 150" in text
+
+
 def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_many():
     from bench import over_http
 
@@ -81,3 +90,20 @@ def test_a_missed_target_is_said():
     text = "\n".join(table(Section(name="A", unit="ms", other="nothing", figures=[slow])))
     assert "3.00×" in text
     assert "NOT MET" in text
+
+
+def test_mail_is_shown_beside_the_plain_way_with_its_growth_and_its_wakes():
+    from bench import mail
+
+    size = mail.Size(posts=40, senders=4, samples=2, histories=(2, 70), plain_samples=1, wakes=3)
+    costs, wakes = (shown(section) for section in mail.measure(size))
+    for row in (
+        "one sender",
+        "4 senders",
+        "70 consumed before",
+        "70 unread before",
+        "take + mark 64",
+        "growth",
+    ):
+        assert row in costs
+    assert "in another process, p99" in wakes

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.app.door import open as open  # noqa: A004 - the library's door, always used as shoal.open
     from shoal.app.door import run_sync as run_sync
     from shoal.app.options import Options as Options
+    from shoal.app.record import AgentsRecord as AgentsRecord
     from shoal.app.session import Session as Session
     from shoal.core import errors as errors
     from shoal.core import events as events
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AgentsRecord": "shoal.app.record",
     "Options": "shoal.app.options",
     "Outcome": "shoal.core.tools",
     "ReplayModel": "shoal.models.replay",

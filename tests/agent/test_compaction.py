@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rig import rig
 
 from shoal.agent.agent import Bounds
@@ -67,6 +68,42 @@ async def test_a_conversation_is_compacted_every_time_it_nears_the_window() -> N
     assert len(made.of(ConversationCompacted)) >= 5
     assert reader.largest < SMALL.window
     assert all(e.tokens_before > SMALL.window // 2 for e in made.of(ConversationCompacted))
+
+
+async def test_the_persons_words_outlast_any_number_of_long_summaries() -> None:
+    def mind(request: Request) -> Any:
+        said = reader(request)
+        return "a long summary " * 400 if is_summary_request(request) else said
+
+    reader = Reader(40)
+    made = rig(
+        None,
+        model=ScriptedModel(mind, card=structs.replace(SMALL, window=6_000)),
+        tools=[page],
+    )
+    await made.run("read the book")
+    assert len(made.of(ConversationCompacted)) >= 5
+    summaries = [e.message.text for e in made.transcript.entries if isinstance(e, Said) and e.summary]
+    assert all(text.endswith("word for word:\nread the book") for text in summaries)
+
+
+async def test_a_model_that_calls_a_tool_instead_of_writing_a_summary_is_asked_again() -> None:
+    summaries = iter([ToolUse(id="x", name="page", input={"n": 1}), "the second time"])
+    made = rig(["one", "two"], tools=[page])
+    await made.run("first")
+    made.agent.model = ScriptedModel(lambda _: next(summaries))
+    await compact(made.agent, "manual")
+    assert "the second time" in made.agent.conversation.messages[0].text
+
+
+async def test_without_any_summary_the_conversation_goes_on_from_the_last_words() -> None:
+    made = rig(["the harbour has nine berths"], tools=[page])
+    await made.run("how many berths?")
+    made.agent.model = ScriptedModel(lambda _: ToolUse(id="x", name="page", input={"n": 1}))
+    await compact(made.agent, "manual")
+    (message,) = made.agent.conversation.messages
+    assert "the harbour has nine berths" in message.text
+    assert "how many berths?" in message.text
 
 
 async def test_what_was_said_before_a_compaction_stays_on_the_transcript() -> None:

@@ -9,13 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import shoal
 from processes_in import processes_in
-from shoal.core.errors import BudgetError, ContextTooLong, ModelError, NoSuchSession, StoreError, Unauthorized
+from shoal.core.errors import (
+    BudgetError,
+    ContextTooLong,
+    ModelError,
+    NoSuchSession,
+    ShoalError,
+    StoreError,
+    Unauthorized,
+)
 from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
+from shoal.core.usage import ModelCard
 from shoal.models.scripted import ScriptedModel
 from shoal.testing import FakeClock, chat_server
 
@@ -72,6 +82,25 @@ async def test_the_transcript_has_every_message_in_the_layout_of_the_ecosystem(t
     assert {line["cwd"] for line in lines} == {str(tmp_path)}
     assert lines[1]["message"]["content"][0]["name"] == "Glob"
     assert lines[1]["message"]["usage"]["output_tokens"] > 0
+
+
+async def test_a_resumed_conversation_that_fills_the_window_is_compacted_before_it_is_sent(
+    tmp_path: Path,
+) -> None:
+    small = ModelCard(id="small", provider="x", window=20_000, max_output=1_000)
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["noted"])) as first:
+        await finish(first, "word " * 15_000)
+    asked: list[Request] = []
+
+    def mind(request: Request) -> str:
+        asked.append(structs.replace(request, messages=list(request.messages)))
+        return "said"
+
+    model = ScriptedModel(mind, card=small)
+    async with shoal.open(cwd=tmp_path, model=model, resume=first.id) as again:
+        await finish(again, "go on")
+    assert "about to be replaced by a summary" in asked[0].messages[-1].text
+    assert len(asked) == 2
 
 
 @pytest.mark.spec("TRN-02")
@@ -356,6 +385,13 @@ async def test_a_rule_that_names_no_tool_is_noted(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), disallowed_tools=["Bsah Edit"]) as session:
         assert session.notes == ["The rule Bsah names no tool here. Is Bash meant?"]
         assert "Edit" not in session.agent.tools
+
+
+async def test_a_session_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ShoalError):
+        async with shoal.open(cwd=tmp_path, model="scripted:/nowhere.json"):
+            pass
+    assert not any((home() / "shoal" / "runs").iterdir())
 
 
 async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:

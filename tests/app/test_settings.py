@@ -204,7 +204,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ('{\n "cleanupPeriodDays": -1}', 2, "cleanupPeriodDays"),
         ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),
         ('{\n "x": "compact_at",\n "shoal": {"x": {"compact_at": 1},\n "compact_at": ""}}', 4, "compact_at"),
-        ('{\n "a": 1,\n}', 3, "not valid JSON"),
+        ('{\n "a": 1\n "b"}', 3, "not valid JSON"),
         ("{\n", 2, "not valid JSON"),
         ("[1]", 1, "a JSON object"),
         ("[" * 100_000, 1, "not valid JSON"),

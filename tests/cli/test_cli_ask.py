@@ -40,6 +40,7 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
             assert row["question"]["input"] == {"command": "echo done > made.txt"}
             listed = await shoal("ask")
             assert "Bash(command: echo done > made.txt)" in listed.text
+            assert "command: echo done > made.txt" in (await shoal("ask", "show", row["id"])).text
             answer = await shoal("ask", "answer", row["id"][:6], "yes")
             assert (answer.code, answer.err) == (0, "")
             assert (await ended(run)).text == "finished\n"

@@ -34,7 +34,7 @@ async def test_a_wrong_key_names_the_variable_to_set(shoal: Program) -> None:
     assert ran.code == 1
     assert (ran.result["subtype"], ran.result["is_error"]) == ("success", True)
     assert ran.result["api_error_status"] == 401
-    assert "ANTHROPIC_API_KEY" in ran.err
+    assert "invalid x-api-key. Check ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN." in ran.err
     assert "sk-for-tests" not in ran.err
 
 
@@ -66,6 +66,13 @@ async def test_an_unwritable_home_is_told_with_the_way_out(shoal: Program, tmp_p
 
 
 @pytest.mark.spec("TRN-01")
+async def test_a_directory_that_is_gone_is_told(shoal: Program, project: Path) -> None:
+    leaving = ("sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh")
+    ran = await shoal("-p", "hi", prefix=leaving)
+    assert ran.code == 1
+    assert ran.err.startswith("shoal: The directory Shoal was started in is gone.")
+
+
 async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
     shoal: Program, project: Path, home: Path
 ) -> None:

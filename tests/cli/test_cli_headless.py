@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,21 @@ async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, pro
     (denial,) = ran.result["permission_denials"]
     assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
     assert ran.code == 0
+    assert "--allowedTools" in ran.err
     assert not (project / "x").exists()
+
+
+async def test_what_a_refused_call_needs_is_told_as_it_can_be_typed(shoal: Program, project: Path) -> None:
+    calls = [call("Bash", command="touch x"), call("Write", file_path="a.py", content=""), "Done."]
+    async with messages_server([*calls, *calls]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "make x", "--model", MODEL)
+        assert "nobody is there to be asked: Bash, Write." in ran.err
+        flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
+        again = await shoal("-p", "make x", "--model", MODEL, flag, rules)
+    assert (project / "x").exists()
+    assert (project / "a.py").exists()
+    assert "nobody" not in again.err
 
 
 async def test_an_allowed_tool_runs_without_asking(shoal: Program, project: Path) -> None:
@@ -221,6 +236,14 @@ async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Progr
     said = [message["role"] for message in server.requests[3].body["messages"]]
     assert said == ["user", "assistant"] * 3 + ["user"]
     assert len(transcript(home, first)) < len(transcript(home, forked))
+
+
+async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: Program) -> None:
+    async with messages_server(["Yes."]) as server:
+        shoal.talks_to(server)
+        await shoal("-p", "a long prompt " * 20, "--model", MODEL)
+    narrow, wide = [(await shoal("sessions", COLUMNS=wide)).text.splitlines()[0] for wide in ("80", "200")]
+    assert len(narrow) < 80 < len(wide)
 
 
 async def test_a_given_session_id_is_kept(shoal: Program, home: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from shoal.core import errors
 from shoal.core.events import Finished
 from shoal.core.ids import LEAD
+from shoal.core.questions import MayRun
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.sentences import ending, explain, how_to_go_on
+from shoal.surfaces.cli.sentences import ending, explain, how_to_allow, how_to_go_on
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,10 @@ def test_a_failed_turn_is_told_as_its_error() -> None:
 
 def test_the_way_on_is_a_command_to_type() -> None:
     assert how_to_go_on("abc").endswith("shoal --resume abc")
+
+
+@pytest.mark.parametrize("command", ["", "echo $(date)", "a\nb", "x" * 100])
+def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None:
+    rule = f"Bash({command})" if command else ""
+    question = MayRun(id="q", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule)
+    assert "--allowedTools 'Bash(…)'" in how_to_allow([question])

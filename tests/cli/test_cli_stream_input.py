@@ -205,3 +205,13 @@ async def test_questions_nobody_will_answer_are_refused_and_cancelled_ones_are_t
     assert ran.code == 0
     assert ran.result["result"] == "could not"
     assert "hung up" in str(server.requests[2].body["messages"][-1])
+
+
+async def test_an_interrupt_right_behind_a_prompt_leaves_the_run_going(shoal: Program) -> None:
+    async with messages_server(lambda _: "heard") as server:
+        shoal.talks_to(server)
+        async with driven(shoal) as driver:
+            await driver.say(user("one"), request("1", "interrupt"), user("two"))
+            ran = await ended(driver.process)
+    assert [line["type"] for line in ran.lines].count("result") == 2
+    assert ran.code == 0

@@ -15,7 +15,15 @@ from shoal.surfaces.cli.main import COMMANDS, root, run
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
     shown = CliRunner().invoke(root, ["--help"]).output
-    for part in ("Examples:", "git diff | shoal -p", "Commands:", "doctor", "--allowed-tools", "Exit codes:"):
+    for part in (
+        "Examples:",
+        "git diff | shoal -p",
+        "Commands:",
+        "doctor",
+        "--allowed-tools",
+        "--version",
+        "Exit codes:",
+    ):
         assert part in shown
 
 
@@ -46,6 +54,10 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--max-turns", "0"], "--max-turns"),
         (["-p", "hi", "--max-budget-usd", "-1"], "--max-budget-usd"),
         (["-p", "hi", "--deadline", "soon"], "90s, 10m, 2h"),
+        (
+            ["-p", "hi", "--permission-mode", "yolo"],
+            "'yolo' is not one of default, acceptEdits, plan, dontAsk",
+        ),
         (["-p", "hi", "--session-id", "7"], "is not a UUID"),
         (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),
         (["-p", "fix", "the", "tests"], "put it in quotes; left over: 'the tests'"),

@@ -49,6 +49,24 @@ def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: Place, tmp_path: P
     assert list(place.home.iterdir()) == []
 
 
+def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: Place, tmp_path: Path) -> None:
+    program = place.project / "bin" / "shoal"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom shoal.surfaces.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "SHOAL_HOME": str(place.home)}
+    near, installed = (
+        subprocess.run(
+            [name, "demo", "--fast"], cwd=place.project, env=env, capture_output=True, text=True, check=True
+        ).stdout.splitlines()[-2:]
+        for name in ("bin/shoal", str(program))
+    )
+    assert near[0].startswith("next     bin/shoal doctor  ")
+    assert near[1].startswith("         pip install .  ")
+    assert installed[0].startswith("next     shoal doctor  ")
+    assert installed[1].startswith('         shoal "fix the tests"  ')
+
+
 def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "python3"
     broken.parent.mkdir()

@@ -117,6 +117,23 @@ def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
     terminal.wait_for("I heard you.")
 
 
+def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "waiting", "text": "It is over."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("/help\r/compact\r")
+    terminal.wait_for("/compact has to wait")
+    gate.open()
+    text = terminal.wait_for("It is over.")
+    (line,) = (line for line in text.splitlines() if line.startswith("● Bash"))
+    assert "→ exit 0" in line
+
+
 def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place: Place) -> None:
     gate = place.gate()
     terminal = place.talk(
@@ -296,6 +313,8 @@ def test_a_terminal_that_cannot_draw_gets_plain_lines(place: Place) -> None:
     terminal.type(CTRL_D)
     assert terminal.wait_for_end() == 0
     assert "\x1b" not in terminal.raw
+    lines = [line.strip("› ") for line in terminal.screen.text.splitlines()]
+    assert (lines.count("go"), lines.count("y")) == (1, 1)
 
 
 def test_the_terminal_is_as_before_when_the_program_ends(place: Place) -> None:

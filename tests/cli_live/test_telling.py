@@ -90,6 +90,16 @@ def test_words_come_as_they_are_heard_and_calls_are_one_line_each() -> None:
     assert text == "\nI look first.\n\n● Read x.py  3 lines\n● Bash pytest -q  → exit 1 · 2 failed\n\nDone."
 
 
+def test_two_answers_in_a_row_stand_apart() -> None:
+    text = told(
+        heard("One."),
+        AssistantSaid(agent=LEAD, entry=EntryId("1"), preview="One.", tool_uses=0),
+        heard("Two."),
+        AssistantSaid(agent=LEAD, entry=EntryId("2"), preview="Two.", tool_uses=0),
+    )
+    assert text == "\nOne.\n\nTwo."
+
+
 def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
     text = told(
         TurnStarted(agent=LEAD, turn=1, prompt="Fix it."),
@@ -316,10 +326,31 @@ asyncio.run(main())
 
 
 def test_what_would_run_is_shown_whole_or_the_cut_is_marked() -> None:
-    lines = shown_input({"command": "a\n" * 50, "flag": True})
-    assert lines[0] == "command: a"
-    assert "  … 30 more lines (100 characters in all)" in lines
-    assert lines[-1] == "flag: true"
+    lines = [line for line, _ in shown_input("Bash", {"command": "a\n" * 50, "flag": True})]
+    assert lines[:2] == ["command:", "  a"]
+    assert lines[-2:] == ["  … 30 more lines (100 characters in all)", "flag: true"]
+
+
+def test_an_edit_is_asked_about_as_a_change() -> None:
+    given = {"file_path": "a.py", "old_string": "if x:\n    y\n", "new_string": "y", "replace_all": True}
+    lines = [line for line, _ in shown_input("Edit", given)]
+    assert lines == ["file_path: a.py", "- if x:", "-     y", "+ y", "replace_all: true"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "offered"),
+    [
+        ("Write(/**)", "  y once · a for this session: Write(/**) · n no · or say why not"),
+        (f"Bash({'x' * 90})", "  y once · a for this session: just this · n no · or say why not"),
+        ("", "  y once · n no · or say why not"),
+    ],
+)
+def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: str) -> None:
+    stream = io.StringIO()
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why", rule=rule)
+    Asking(question).show(PlainScreen(stream))
+    assert stream.getvalue().splitlines()[-1] == offered
+    assert len(offered) < 80
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_nobody_there_is_a_lost_connection() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    with pytest.raises(ConnectionLost, match="cannot be reached"):
+    with pytest.raises(ConnectionLost, match=r"cannot be reached: Connection refused\.$"):
         await anthropic_at(f"http://127.0.0.1:{port}").reply(asking("Hi."), unheard)
 
 

@@ -77,6 +77,13 @@ async def test_a_wrong_key_names_the_variable_to_set() -> None:
     assert "OPENAI_API_KEY" in str(await failure(chat_server, openai_at, HttpError(status=401)))
 
 
+async def test_the_providers_words_are_a_sentence_of_their_own() -> None:
+    error = await failure(messages_server, anthropic_at, HttpError(status=401, message="invalid x-api-key"))
+    assert "(status 401): invalid x-api-key. Check ANTHROPIC_API_KEY" in str(error)
+    error = await failure(messages_server, anthropic_at, HttpError(status=401, message="Go away!"))
+    assert "(status 401): Go away! Check" in str(error)
+
+
 async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
     error = await failure(messages_server, anthropic_at, HttpError(status=404), model="claude-sonet-4-5")
     assert "'claude-sonet-4-5'" in str(error)

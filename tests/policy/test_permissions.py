@@ -58,6 +58,9 @@ def permissions(root: Path, mode: Mode = "default", **rules: str) -> RulePermiss
         ("plan", "Bash", {"command": "ls"}, Deny),
         ("dontAsk", "Bash", {"command": "ls"}, Deny),
         ("dontAsk", "Read", {"file_path": "a.py"}, Allow),
+        ("acceptEdits", "Write", {"file_path": ".claude/settings.json"}, Ask),
+        ("acceptEdits", "Edit", {"file_path": "x/../.git/hooks/pre-commit"}, Ask),
+        ("acceptEdits", "Write", {"file_path": ".github/workflows/ci.yml"}, Allow),
         ("bypassPermissions", "Bash", {"command": "ls"}, Allow),
         ("bypassPermissions", "Write", {"file_path": "/elsewhere"}, Allow),
     ],
@@ -66,6 +69,14 @@ def test_a_mode_decides_what_no_rule_speaks_of(
     tmp_path: Path, mode: Mode, name: str, arguments: dict[str, str], expected: type
 ) -> None:
     assert isinstance(decide(permissions(tmp_path, mode), name, **arguments), expected)
+
+
+def test_edits_are_accepted_in_a_project_that_lies_below_a_settings_directory(tmp_path: Path) -> None:
+    project = tmp_path / ".claude" / "worktrees" / "one"
+    project.mkdir(parents=True)
+    rules = permissions(project, "acceptEdits")
+    assert isinstance(decide(rules, "Write", file_path="a.py"), Allow)
+    assert isinstance(decide(rules, "Write", file_path=".claude/settings.json"), Ask)
 
 
 def test_deny_beats_ask_and_ask_beats_allow(tmp_path: Path) -> None:
@@ -115,6 +126,71 @@ def test_an_answer_for_the_session_covers_the_same_command_only(tmp_path: Path) 
     rules.remember(call, Allowed(remember="session"))
     assert isinstance(decide(rules, "Bash", command="make test"), Allow)
     assert isinstance(decide(rules, "Bash", command="make deploy"), Ask)
+
+
+def remembered(root: Path, name: str, **arguments: Any) -> RulePermissions:
+    rules = permissions(root)
+    rules.remember(ToolUse(id="c", name=name, input=arguments), Allowed(remember="session"))
+    return rules
+
+
+def test_an_answer_for_the_session_about_a_file_here_covers_no_file_elsewhere(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "Write", file_path="a.py")
+    assert isinstance(decide(rules, "Write", file_path="deep/b.py"), Allow)
+    assert isinstance(decide(rules, "Edit", file_path="a.py"), Ask)
+    assert isinstance(decide(rules, "Write", file_path="../b.py"), Ask)
+    assert isinstance(decide(rules, "Write", file_path="/etc/hosts"), Ask)
+
+
+def test_an_answer_for_the_session_about_a_file_elsewhere_covers_that_file_only(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "Read", file_path="/etc/hosts")
+    assert isinstance(decide(rules, "Read", file_path="/etc/hosts"), Allow)
+    assert isinstance(decide(rules, "Read", file_path="/etc/passwd"), Ask)
+    assert isinstance(
+        decide(remembered(tmp_path, "Read", file_path="/etc/*"), "Read", file_path="/etc/x"), Ask
+    )
+
+
+def test_an_answer_for_the_session_about_a_page_covers_its_site_only(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "WebFetch", url="https://docs.example.org/a", prompt="?")
+    assert isinstance(decide(rules, "WebFetch", url="https://docs.example.org/b"), Allow)
+    for url in (
+        "https://example.org/",
+        "https://a.docs.example.org/",
+        "https://docs.example.org@evil.net/",
+        "x",
+    ):
+        assert isinstance(decide(rules, "WebFetch", url=url), Ask)
+
+
+def test_a_command_that_reads_like_a_pattern_is_not_remembered(tmp_path: Path) -> None:
+    rules = remembered(tmp_path, "Bash", command="git :*")
+    assert isinstance(decide(rules, "Bash", command="git push --force"), Ask)
+
+
+def test_a_forbidden_domain_leaves_other_sites_alone(tmp_path: Path) -> None:
+    rules = permissions(tmp_path, "bypassPermissions", deny="WebFetch(domain:example.org)")
+    assert isinstance(decide(rules, "WebFetch", url="https://example.org/"), Deny)
+    assert isinstance(decide(rules, "WebFetch", url="https://a.Example.org/"), Deny)
+    assert isinstance(decide(rules, "WebFetch", url="https://example.com/"), Allow)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "rule"),
+    [
+        ("Write", {"file_path": "a.py"}, "Write(/**)"),
+        ("Write", {"file_path": "/etc/hosts"}, "Write(//etc/hosts)"),
+        ("Bash", {"command": "make test"}, "Bash(make test)"),
+        ("WebFetch", {"url": "https://example.org/x"}, "WebFetch(domain:example.org)"),
+        ("Bash", {"command": "git :*"}, ""),
+    ],
+)
+def test_a_question_says_what_an_answer_for_the_session_allows(
+    tmp_path: Path, name: str, arguments: dict[str, str], rule: str
+) -> None:
+    decision = decide(permissions(tmp_path), name, **arguments)
+    assert isinstance(decision, Ask)
+    assert decision.rule == rule
 
 
 def test_results_kept_for_the_agent_can_be_read_back(tmp_path: Path) -> None:

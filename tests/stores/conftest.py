@@ -13,6 +13,9 @@ from shoal.stores.files.places import transcript_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.wire.transcript import Lines
 
+# So that a broken rule shows the values it met.
+pytest.register_assert_rewrite("shoal.testing.contracts")
+
 AT = 1_700_000_000_000
 
 

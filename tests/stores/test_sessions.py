@@ -10,16 +10,15 @@ import pytest
 from shoal.core.entries import Compacted, Rewound
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import EntryId, SessionId
-from shoal.core.messages import Message, Text, ToolResult
+from shoal.core.messages import INTERRUPTED, Message, Text, ToolResult
 from shoal.core.usage import Usage
-from shoal.stores.conversation import INTERRUPTED
 from shoal.stores.files.locks import SessionLock, is_held
+from shoal.stores.files.places import transcript_path
 from shoal.stores.files.sessions import (
     find_session,
     fork_session,
     latest_session,
     list_sessions,
-    open_session,
     read_session,
 )
 
@@ -35,7 +34,7 @@ def test_a_session_is_read_back_as_it_was(writer, home):
     reply = told.reply("I look.", "t1", "t2", tokens=10)
     results = told.results("t1", "t2")
     end = told.reply("Two files.", tokens=5)
-    loaded = open_session(home, "/project", SessionId("s-1"))
+    loaded = read_session(transcript_path(home, "/project", SessionId("s-1")))
     assert loaded.messages == (prompt.message, reply.message, results.message, end.message)
     assert loaded.last == end.id
     assert loaded.interrupted is None
@@ -228,7 +227,7 @@ def test_a_session_is_found_by_its_id_or_the_unique_start_of_it(writer, home):
     with pytest.raises(NoSuchSession):
         find_session(home, "../one/aaaa-1111")
     with pytest.raises(NoSuchSession):
-        open_session(home, "/nowhere", SessionId("aaaa-1111"))
+        read_session(transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
 
 
 def test_sessions_are_listed_newest_first_with_their_first_prompt(writer, home):

@@ -161,9 +161,10 @@ async def test_a_pdf_gives_the_text_of_its_pages(bench):
         assert "pages is" in await bench.failure(read, file_path="d.pdf", pages=wrong)
 
 
-async def test_a_damaged_pdf_is_a_failure(bench):
+async def test_a_damaged_pdf_is_a_failure_and_nothing_is_written_to_the_screen(bench, caplog):
     bench.put("d.pdf", b"%PDF-1.4\nnonsense")
     assert "cannot be read" in await bench.failure(read, file_path="d.pdf")
+    assert caplog.text == ""
 
 
 async def test_without_the_pdf_reader_the_command_to_install_it_is_told(bench, monkeypatch):

@@ -14,7 +14,16 @@ from shoal.core.entries import Billing
 from shoal.core.events import Event, MessageAdded, Speaker
 from shoal.core.identity import Identity
 from shoal.core.ids import Ids
-from shoal.core.messages import ContentBlock, Message, ToolResult, result_text
+from shoal.core.messages import (
+    ContentBlock,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    result_text,
+)
 from shoal.core.ports import Desk, Inlet, Model, Permissions, Processes, Results, Workspace
 from shoal.core.requests import Request, ToolSchema
 from shoal.core.tools import Tool
@@ -25,6 +34,7 @@ BYTES_PER_TOKEN = 4
 ROOM_FOR_ERROR = 1_024
 """Tokens, because what came since the provider's last count is estimated."""
 LEAST_ANSWER = 1_024
+IMAGE_TOKENS = 1_500
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -65,9 +75,17 @@ class Agent(Struct, kw_only=True):
     context_tokens: int = 0
     """What the next request will hold: the provider's last count, and an estimate of what came since."""
     api_seconds: float = 0.0
+    replies: int = 0
+    """How often the model has answered."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())
+        self.recount()
+
+    def recount(self) -> None:
+        """Estimate anew, where the conversation is not the one the provider last counted."""
+        said = (block for message in self.conversation.messages for block in message.content)
+        self.context_tokens = len(self.system) // BYTES_PER_TOKEN + sum(map(weight, said))
 
     def request(self, messages: list[Message] | None = None) -> Request:
         return Request(
@@ -120,7 +138,15 @@ def _speaker(message: Message, *, meta: bool) -> Speaker:
 def weight(block: ContentBlock) -> int:
     """About how many tokens a block takes."""
     match block:
+        case Text():
+            return len(block.text) // BYTES_PER_TOKEN
         case ToolResult():
             return len(result_text(block)) // BYTES_PER_TOKEN
+        case ToolUse():
+            return len(str(block.input)) // BYTES_PER_TOKEN
+        case Thinking():
+            return len(block.thinking) // BYTES_PER_TOKEN
+        case Image():
+            return IMAGE_TOKENS
         case _:
-            return len(getattr(block, "text", "")) // BYTES_PER_TOKEN
+            return 0

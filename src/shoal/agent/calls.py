@@ -109,7 +109,7 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
             return call
         case Deny(reason):
             return await _refused(agent, call, reason)
-        case Ask(reason):
+        case Ask(reason, rule):
             question = MayRun(
                 id=agent.ids.short(),
                 agent=agent.identity.agent,
@@ -117,6 +117,7 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
                 tool=call.name,
                 input=call.input,
                 reason=reason,
+                rule=rule,
             )
     try:
         reply = await agent.surroundings.desk.ask(question)
@@ -124,8 +125,10 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
         return await _refused(agent, call, str(nobody))
     match reply:
         case Allowed(input=changed):
+            if changed is not None:
+                call = ToolUse(id=call.id, name=call.name, input=changed)
             agent.permissions.remember(call, reply)
-            return call if changed is None else ToolUse(id=call.id, name=call.name, input=changed)
+            return call
         case Denied(reason=reason):
             return await _refused(agent, call, reason)
         case _:

@@ -15,6 +15,12 @@ from shoal.core.neutral import neutral
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
 """Characters of the person's last request that are kept word for word."""
+ATTEMPTS = 2
+"""Requests for a summary that may bring no word of one."""
+WORDS_KEPT = 8_000
+"""Characters of what the model said that are kept where it writes no summary."""
+OPENING = "The conversation so far was summarised to make room."
+ASKED = "The person's last request, word for word:\n"
 SHORTER = 400
 """Characters left of each old tool result when even the summary request does not fit."""
 
@@ -36,19 +42,19 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     messages = agent.conversation.messages
     summary = await _summary(agent, messages, wish)
     asked = _last_request(messages)
-    text = f"The conversation so far was summarised to make room.\n\n{summary}"
+    text = f"{OPENING}\n\n{summary}"
     if asked:
-        text += f"\n\nThe person's last request, word for word:\n{asked}"
-    agent.context_tokens = len(agent.system) // 4
+        text += f"\n\n{ASKED}{asked}"
     agent.conversation.restart(user(text), trigger=trigger, tokens_before=before)
-    agent.context_tokens += len(text) // 4
+    agent.recount()
     await agent.tell(ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=before))
 
 
 async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
     prompt = user(PROMPT + (f"\n\nThe person asks of this summary: {wish}" if wish else ""))
     attempt = messages
-    while True:
+    wordless = 0
+    while wordless < ATTEMPTS:
         try:
             reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])), aloud=False)
         except ContextTooLong:
@@ -57,7 +63,16 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
                 raise
             attempt = shorter
             continue
-        return neutral(reply.message.text) or "(the model gave no summary)"
+        if reply.message.text.strip():
+            return neutral(reply.message.text)
+        wordless += 1
+    return _last_words(messages)
+
+
+def _last_words(messages: list[Message]) -> str:
+    """In place of a summary, for a model that calls a tool instead of writing one."""
+    said = "\n\n".join(message.text for message in messages if message.role == "assistant" and message.text)
+    return f"The model wrote no summary. The last it said before:\n\n{said[-WORDS_KEPT:]}"
 
 
 def shortened(messages: list[Message]) -> list[Message]:
@@ -93,7 +108,12 @@ def _can_start(message: Message) -> bool:
 def _last_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
-            words = "\n".join(b.text for b in message.content if isinstance(b, Text))
+            words = "\n".join(_asked(b.text) for b in message.content if isinstance(b, Text))
             if words:
                 return words[:REQUEST_KEPT]
     return ""
+
+
+def _asked(text: str) -> str:
+    """The person's own words, out of an earlier summary too, which else would be kept instead of them."""
+    return text.rpartition(ASKED)[2] if text.startswith(OPENING) and ASKED in text else text

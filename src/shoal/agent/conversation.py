@@ -7,12 +7,8 @@ from collections.abc import Iterable
 from shoal.core.clock import Clock
 from shoal.core.entries import Billing, Compacted, Rewound, Said
 from shoal.core.ids import EntryId, Ids
-from shoal.core.messages import Message, ToolResult, ToolUse
+from shoal.core.messages import INTERRUPTED, Message, ToolResult, ToolUse
 from shoal.core.ports import Transcript
-
-INTERRUPTED = (
-    "Interrupted before it finished: what it did, if anything, is not known. Check before doing it again."
-)
 
 
 def joined(messages: Iterable[Message]) -> list[Message]:

@@ -43,6 +43,7 @@ async def run(agent: Agent, prompt: Message) -> Ended:
 
         reply, request = await _ask_with_room(agent)
         requests += 1
+        agent.replies += 1
         await _enter(agent, reply, request)
         parts.append(reply.message.text)
 

@@ -18,6 +18,7 @@ from shoal.app.confines import checked, sandbox
 from shoal.app.history import History, open_history
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
 from shoal.app.undo import Past
@@ -102,24 +103,28 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     settings = load_settings(cwd=cwd, given=options.settings)
     remarks = checked(settings, cwd)
     ids = Ids(options.seed)
+    # Whether it is used or not: what a session draws must not depend on its model or on others before it.
+    jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
-        leave.callback(history.lock.release)
+        # Only of a new session is it certain that nobody else looks for its directory.
+        leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
 
     stand_ins = _stand_ins(options, settings, cwd, history)
 
     async def choose(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
-            name = await chosen_model(name, settings, options.clock, ids, stand_ins=stand_ins)
+            name = await chosen_model(name, settings, options.clock, jitter, stand_ins=stand_ins)
         model = _recorded(name, options.record, stand_ins)
         leave.push_async_callback(model.aclose)
         return model
 
     model = await choose(options.model)
     record = _record(options, settings, cwd, history, leave)
-    identity = Identity(session=history.session)
+    identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
-    tools = all_tools(reach.shells, options.tools)
+    between = _between_agents(options, settings, record, session, ids, leave)
+    tools = all_tools(reach.shells, between, options.tools)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
@@ -295,6 +300,16 @@ def _permissions(
         deny=rules("deny", rules_in(options.disallowed_tools)),
         readable=[directory / "results"],
     )
+
+
+def _between_agents(
+    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+) -> AgentsRecord:
+    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    home = settings.home if options.persist else record.directory
+    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    leave.push_async_callback(between.aclose)
+    return between
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,6 @@ import msgspec
 from shoal.app.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import NoModel
-from shoal.core.ids import Ids
 from shoal.core.ports import Model
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _limiters: WeakKeyDictionary[Clock, Limiters] = WeakKeyDictionary()
 
 
 async def chosen_model(
-    name: str | None, settings: Settings, clock: Clock, ids: Ids, *, stand_ins: StandIns | None = None
+    name: str | None, settings: Settings, clock: Clock, rng: Random, *, stand_ins: StandIns | None = None
 ) -> Model:
     """Raises `NoModel`, `UnknownModel` or `SettingsError`. A recording is played with the `stand_ins`."""
     name = name or settings.model
     if name is None:
-        return await _found(settings, clock, ids)
+        return await _found(settings, clock, rng)
     kind, _, rest = name.partition(":")
     if kind == "scripted" and rest:
         from shoal.models.scripted import ScriptedModel
@@ -44,29 +44,29 @@ async def chosen_model(
         from shoal.models.stand_ins import NONE
 
         return ReplayModel(Path(rest), stand_ins or NONE)
-    return _asked(name, settings, clock, ids)
+    return _asked(name, settings, clock, rng)
 
 
-async def _found(settings: Settings, clock: Clock, ids: Ids) -> Model:
+async def _found(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
-        return _asked(f"anthropic:{USUAL}", settings, clock, ids)
+        return _asked(f"anthropic:{USUAL}", settings, clock, rng)
     from shoal.models.providers import find_ollama, find_served
 
-    if access.openai_base_url:
+    if access.openai_base_url and not access.openai_api_key:
         # A server of one's own has models of its own; it is asked which.
         served = await find_served(access.openai_base_url)
         if served:
-            return _asked(f"openai:{served[0]}", settings, clock, ids)
+            return _asked(f"openai:{served[0]}", settings, clock, rng)
     if access.openai_api_key:
-        return _asked(f"openai:{USUAL}", settings, clock, ids)
+        return _asked(f"openai:{USUAL}", settings, clock, rng)
     local = await find_ollama(ollama_url(settings))
     if local:
-        return _asked(f"ollama:{local[0]}", settings, clock, ids)
+        return _asked(f"ollama:{local[0]}", settings, clock, rng)
     raise NoModel("No model is configured, and no local one was found.")
 
 
-def _asked(name: str, settings: Settings, clock: Clock, ids: Ids) -> Model:
+def _asked(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
     from shoal.models.catalogue import resolve
     from shoal.models.limiter import Limiters, Patience, PatientModel
     from shoal.models.providers import make_model
@@ -77,7 +77,7 @@ def _asked(name: str, settings: Settings, clock: Clock, ids: Ids) -> Model:
     access = _access(provider, settings)
     model = make_model(provider, card, access, clock=clock)
     if clock not in _limiters:
-        _limiters[clock] = Limiters(clock, ids.branch().random, Patience(outage=own.outage_patience))
+        _limiters[clock] = Limiters(clock, rng, Patience(outage=own.outage_patience))
     limiter = _limiters[clock].of(provider, card.id, base_url=access.base_url or "")
     return PatientModel(model, limiter, clock)
 

@@ -121,7 +121,7 @@ async def _chosen_facts(settings: Settings, named: str | None) -> list[Fact]:
 
     source = "the command line" if named else settings.origin("model")
     try:
-        model = await chosen_model(named, settings, SystemClock(), Ids())
+        model = await chosen_model(named, settings, SystemClock(), Ids().random)
     except NoModel as error:
         return [Fact(area="models", name="model", state="bad", value=str(error), advice=THREE_WAYS)]
     except ShoalError as error:

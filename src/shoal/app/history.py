@@ -71,7 +71,7 @@ def _earlier(options: Options, home: Path, cwd: str) -> Path | None:
 def _new(options: Options, home: Path, cwd: str, ids: Ids) -> History:
     session = _given_id(options) or ids.session()
     transcript = transcript_path(home, cwd, session)
-    if options.persist and transcript.exists():
+    if options.persist and any((home / "projects").glob(f"*/{session}.jsonl")):
         raise StoreError(
             f"There is already a session {session}. Go on with it by --resume {session}.", path=transcript
         )

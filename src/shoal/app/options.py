@@ -14,6 +14,10 @@ from shoal.core.tools import Tool
 
 
 class Options(Struct, frozen=True, kw_only=True):
+    name: str = "lead"
+    """What the agent is called, by others and on the task board."""
+    team: str | None = None
+    """The team whose task board it works on; without one it has a board of its own."""
     cwd: Path | None = None
     """The project; the process's own directory when None."""
     model: str | Model | None = None

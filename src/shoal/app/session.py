@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
@@ -41,9 +43,12 @@ INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 class Turn(AsyncIterator[Event]):
     """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
 
-    def __init__(self, channel: Channel, task: asyncio.Task[None]) -> None:
+    def __init__(
+        self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._channel = channel
         self._task = task
+        self._interrupt = interrupt
 
     async def __anext__(self) -> Event:
         event = await self._channel.get()
@@ -54,8 +59,8 @@ class Turn(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         self._channel.close()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if not self._task.done():
+            await self._interrupt()
 
 
 class Session:
@@ -90,7 +95,8 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
-            self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
+            self._tasks = await asyncio.TaskGroup().__aenter__()
+            self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
         except BaseException:
             await self._exit.aclose()
@@ -104,6 +110,16 @@ class Session:
         finally:
             await self._exit.__aexit__(*exc)
 
+    async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Callers look for what was raised as it is, and a task group would wrap it."""
+        cancelled = isinstance(error, asyncio.CancelledError)
+        try:
+            await self._tasks.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None
+
     def run(self, prompt: str | Message) -> Turn:
         """Start a turn; its events come as they happen."""
         if self._running is not None:
@@ -111,7 +127,7 @@ class Session:
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
-        return Turn(channel, task)
+        return Turn(channel, task, self.interrupt)
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
@@ -119,10 +135,15 @@ class Session:
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
-        task = self._running
-        if task is None or task is asyncio.current_task():
+        task, channel = self._running, self._channel
+        if task is None or channel is None or task is asyncio.current_task():
+            return False
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        await asyncio.sleep(0)
+        if task.done():
             return False
         self._interrupted = True
+        channel.widen()
         task.cancel()
         await asyncio.wait([task])
         return True
@@ -155,6 +176,7 @@ class Session:
         if conversation:
             messages = undo.messages_at(self.parts.past.transcript, chosen.after)
             self.agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
+            self.agent.recount()
         await self.tell(undo.undone(report, conversation=conversation))
         return report
 
@@ -225,9 +247,12 @@ class Session:
         assume(agent.identity)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, agent.purse.usage
+        replies_before = agent.replies
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
+            # A turn that is cut short cannot say it itself.
+            ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
             await self._record_end(ended, milliseconds)
             await channel.put(
@@ -284,9 +309,13 @@ class Session:
 
     def _stopped(self, ended: Ended) -> Ended:
         """Leave the conversation so that it can go on: no call without a result."""
-        self.agent.conversation.interrupt()
-        if ended.reason == "interrupted":
-            self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        try:
+            self.agent.conversation.interrupt()
+            if ended.reason == "interrupted":
+                self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        except StoreError as error:
+            # Resuming answers the open calls as well.
+            return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
         return ended
 
     def _time_left(self) -> float:

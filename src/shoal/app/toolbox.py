@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
+from shoal.app.record import AgentsRecord
 from shoal.core.tools import Tool
 from shoal.policy.rules import parse_rule, split_rules
 from shoal.tools.shells import Shells
 
 
-def all_tools(shells: Shells, own: Sequence[Tool]) -> dict[str, Tool]:
+def all_tools(shells: Shells, between: AgentsRecord, own: Sequence[Tool]) -> dict[str, Tool]:
     from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
     from shoal.tools.files import file_tools
+    from shoal.tools.tasks import task_tools
     from shoal.tools.webfetch import web_tools
 
-    tools = (*file_tools(), *shell_tools(shells), *web_tools(), *ask_tools(), *own)
+    tools = (
+        *file_tools(),
+        *shell_tools(shells),
+        *web_tools(),
+        *ask_tools(),
+        *task_tools(between.board_of, between.tell_assigned),
+        *own,
+    )
     return {tool.schema.name: tool for tool in tools}
 
 

@@ -11,7 +11,6 @@ from shoal.core.usage import ModelCard, Usage
 class Limits(Struct, frozen=True, kw_only=True):
     """None means no limit."""
 
-    max_turns: int | None = None
     max_usd: float | None = None
 
 

@@ -17,6 +17,8 @@ class Allow(Struct, frozen=True):
 
 class Ask(Struct, frozen=True):
     reason: str
+    rule: str = ""
+    """What an answer for the whole session would allow; empty where it would allow this call alone."""
 
 
 class Deny(Struct, frozen=True):

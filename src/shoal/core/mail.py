@@ -9,7 +9,7 @@ from msgspec import Struct
 from shoal.core.names import AgentName
 
 
-class Mail(Struct, frozen=True, kw_only=True):
+class Mail(Struct, frozen=True, kw_only=True, gc=False):
     """A message as an inbox holds it."""
 
     id: str

@@ -11,6 +11,12 @@ from msgspec import Struct
 MALFORMED = "__malformed_json__"
 
 
+INTERRUPTED = (
+    "Interrupted before it returned: what it did, if anything, is not known. Check before you repeat it."
+)
+"""The result of a call that will get no other."""
+
+
 class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """A part of a message."""
 

@@ -19,6 +19,8 @@ class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permissio
     tool: str
     input: dict[str, Any]
     reason: str
+    rule: str = ""
+    """What an answer for the whole session would allow; empty where it would allow this call alone."""
 
 
 class Option(Struct, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
+from shoal.core.errors import TaskRefused
 from shoal.core.names import AgentName, TaskId
 
 Status: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -120,3 +121,67 @@ def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId)
             seen.add(at)
             waiting.extend(task.blocked_by)
     return False
+
+
+def changed(task: Task, change: Change) -> Task:
+    """The task after the change, but for its dependencies. Raises `TaskRefused`.
+
+    Whoever held it holds it no longer when its owner changes or it is put back to pending; a task put back
+    without naming an owner has none.
+    """
+    if change.status is not UNSET and change.attempt not in (None, task.attempt):
+        raise TaskRefused(
+            f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
+            "Look at it again before you go on with it."
+        )
+    metadata = merged(task.metadata, change.metadata)
+    new = {
+        name: value
+        for name in ("subject", "description", "active_form", "status", "owner")
+        if (value := getattr(change, name)) is not UNSET
+    }
+    status = new.get("status", task.status)
+    if not is_legal(task.status, status):
+        raise TaskRefused(f"Task {task.id} is completed. To work on it again, set it back to pending first.")
+    if status == "pending" != task.status:
+        new.setdefault("owner", None)
+    if status == "pending" or new.get("owner", task.owner) != task.owner:
+        metadata.pop(ATTEMPT, None)
+    return structs.replace(task, **new, metadata=metadata)
+
+
+def merged(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Key by key; None deletes one. Which attempt holds a task is not changed this way."""
+    given = {key: value for key, value in new.items() if key != ATTEMPT}
+    deleted = {key for key, value in given.items() if value is None}
+    return {key: value for key, value in {**metadata, **given}.items() if key not in deleted}
+
+
+def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change) -> dict[TaskId, Task]:
+    """The tasks that differ once the change's dependencies stand, both sides. Raises `TaskRefused`."""
+    pairs = [(blocker, task) for blocker in change.add_blocked_by]
+    pairs += [(task, blocked) for blocked in change.add_blocks]
+    if not pairs:
+        return {}
+    unknown = sorted(
+        {end for pair in pairs for end in pair if end not in board}, key=lambda end: (len(end), end)
+    )
+    if unknown:
+        raise TaskRefused(f"There is no task {', '.join(unknown)}, so nothing can wait for it or block it.")
+    after = dict(board)
+    for blocker, blocked in pairs:
+        if blocker == blocked:
+            raise TaskRefused(f"Task {task} cannot wait for itself.")
+        if closes_cycle(after, blocker, blocked):
+            raise TaskRefused(
+                f"Task {blocked} cannot wait for task {blocker}, because {blocker} already waits for "
+                f"{blocked}: both would wait forever."
+            )
+        after[blocked] = _with(after[blocked], "blocked_by", blocker)
+        after[blocker] = _with(after[blocker], "blocks", blocked)
+    return {end: after[end] for pair in pairs for end in pair if after[end] is not board[end]}
+
+
+def _with(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
+    there: tuple[TaskId, ...] = getattr(task, side)
+    return task if other in there else structs.replace(task, **{side: (*there, other)})

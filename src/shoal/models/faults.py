@@ -120,9 +120,10 @@ def _final_kind(status: int, known: str) -> type[ModelError] | None:
 
 def _final_words(kind: type[ModelError], asked: Asked, status: int, said: str) -> str:
     where = f"{asked.provider} ({asked.url})"
-    words = f"(status {status}){f': {said}' if said else '.'}"
+    end = "" if said.endswith((".", "!", "?", "…")) else "."
+    words = f"(status {status}){f': {said}' if said else ''}{end}"
     if kind is Unauthorized:
-        way = f"Set {asked.key_variable}." if asked.key_variable else "Check the key for this address."
+        way = f"Check {asked.key_variable}." if asked.key_variable else "Check the key for this address."
         return f"{where} did not accept the key {words} {way}"
     if kind is UnknownModel:
         close = similar(asked.model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -104,7 +105,9 @@ class Endpoint:
                     f"shows a certificate that cannot be verified: {error}. "
                     "If it is your company's, add it to the system's or name it in SSL_CERT_FILE",
                 ) from error
-            raise self._fault(ConnectionLost, f"cannot be reached: {error}") from error
+            # What asyncio says repeats the address as a tuple.
+            why = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
+            raise self._fault(ConnectionLost, f"cannot be reached: {why}") from error
 
     async def _answer(self, connection: Connection, take: Take) -> None:
         response = Response()

@@ -6,11 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
 
+DOMAIN = "domain:"
+"""What the pattern of a rule on web pages begins with."""
 _RULE = re.compile(r"([A-Za-z_][\w-]*|\*)(?:\((.*)\))?", re.DOTALL)
 _SHELL_SYNTAX = re.compile(r"[;&|<>$`(){}\n\r\\!*?\[\]#~]")
 
@@ -86,6 +89,24 @@ def rule_forbids_command(rule: Rule, command: str) -> bool:
     if rule.pattern is None or rule.pattern == command:
         return True
     return rule.pattern.removesuffix(":*") in command
+
+
+def rule_for_site(rule: Rule, url: str, *, forbids: bool) -> bool:
+    """Whether `domain:example.org` speaks of an address: one that forbids speaks of what is below it too."""
+    if rule.pattern is None:
+        return True
+    if not rule.pattern.startswith(DOMAIN):
+        return forbids
+    domain, host = rule.pattern.removeprefix(DOMAIN).lower(), host_of(url)
+    return host == domain or (forbids and (not host or host.endswith(f".{domain}")))
+
+
+def host_of(url: str) -> str:
+    """Empty where the address names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _glob(pattern: str) -> re.Pattern[str]:

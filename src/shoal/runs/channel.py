@@ -13,7 +13,7 @@ class Channel:
 
     def __init__(self, size: int = 1024) -> None:
         self._events: deque[Event] = deque()
-        self._size = size
+        self._size: float = size
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -31,6 +31,11 @@ class Channel:
             return
         self._events.append(event)
         self._readable.set()
+
+    def widen(self) -> None:
+        """No writer waits any more: the turn is ending, and its reader may be gone."""
+        self._size = float("inf")
+        self._writable.set()
 
     def close(self) -> None:
         """Nothing more will come; what is there can still be read."""

@@ -10,14 +10,9 @@ from msgspec.structs import replace
 
 from shoal.core.entries import Billing, Compacted, Rewound, Said
 from shoal.core.ids import EntryId
-from shoal.core.messages import ContentBlock, Message, ToolResult, ToolUse
+from shoal.core.messages import INTERRUPTED, ContentBlock, Message, ToolResult, ToolUse
 from shoal.core.usage import Usage
 from shoal.wire.transcript import Passed, Read, Title
-
-INTERRUPTED = (
-    "Interrupted: the session ended before this call returned. "
-    "It may have run in part; check what it left behind before you repeat it."
-)
 
 
 class Prompt(Struct, frozen=True, kw_only=True):

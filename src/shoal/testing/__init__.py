@@ -1,4 +1,4 @@
-"""The public test kit: a clock to hold, seeded ids, mock provider servers."""
+"""The public test kit: a clock to hold, seeded ids, mock provider servers, contracts of the stores."""
 
 from __future__ import annotations
 

@@ -16,10 +16,14 @@ _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)?)?\s*")
 
 
 def pdf_text(path: Path, file: BinaryIO, pages: str | None) -> Outcome:
+    import logging
+
     try:
         import pypdf
     except ImportError:
         raise MissingExtra("Reading PDF files", "pdf") from None
+    # What it warns of would be written over the person's screen; what matters comes as an exception.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     file.seek(0)
     try:
         reader = pypdf.PdfReader(file)

@@ -42,6 +42,14 @@ class SessionLock:
         if fd is not None:
             os.close(fd)
 
+    def leave_nothing(self) -> None:
+        """For a new session that never began: the directory goes too, if the lock is all it holds."""
+        if self._fd is not None and [entry.name for entry in self.path.parent.iterdir()] == [self.path.name]:
+            with suppress(OSError):
+                self.path.unlink()
+                self.path.parent.rmdir()
+        self.release()
+
 
 def is_held(home: Path, session: SessionId) -> bool:
     """Whether a process runs this session now."""

@@ -50,10 +50,6 @@ class Glance(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def open_session(home: Path, cwd: str, session: SessionId) -> Loaded:
-    return read_session(transcript_path(home, cwd, session))
-
-
 def read_session(path: Path) -> Loaded:
     """Changes nothing: the file may belong to a session that is running."""
     session = SessionId(path.stem)

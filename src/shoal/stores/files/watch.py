@@ -16,10 +16,20 @@ UNTOLD = 0.05
 
 
 class DirectoryWatch:
-    """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing."""
+    """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing.
 
-    def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
+    With `named`, this is called instead where the system tells which files changed.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        changed: Callable[[], None],
+        *,
+        named: Callable[[set[str]], None] | None = None,
+    ) -> None:
         self._changed = changed
+        self._named = named
         self._loop = asyncio.get_running_loop()
         self._inotify = _inotify(directory)
         self._pause = UNTOLD if self._inotify is None else SAFETY
@@ -35,10 +45,15 @@ class DirectoryWatch:
             inotify.close()
 
     def _told(self) -> None:
+        names: set[str] = set()
         if self._inotify is not None:
             with suppress(OSError):
-                self._inotify.read(timeout=0)
-        self._changed()
+                names = {event.name for event in self._inotify.read(timeout=0)}
+        # A notice without a name is about the directory itself, or says that notices were lost.
+        if self._named is not None and names and "" not in names:
+            self._named(names)
+        else:
+            self._changed()
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._pause, self._look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -38,7 +39,24 @@ def listing(*, everything: bool = False, as_json: bool = False) -> int:
     else:
         for row in rows:
             click.echo(_line(row))
-        click.echo("\nAnswer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
+        click.echo("\nSee one whole: shoal ask show ID")
+        click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
+    return exits.OK
+
+
+@command.command("show")
+@click.argument("question")
+def showing(*, question: str) -> int:
+    """Show QUESTION whole: every word of what would run."""
+    from shoal.app.questions import find_row
+    from shoal.app.settings import home_directory
+
+    row = find_row(_rows(), question, home_directory())
+    click.echo(
+        f"{row.question.id}  asked {row.seconds} s ago by {row.question.agent} in session {row.session}"
+    )
+    for line in _whole(row.question):
+        click.echo(line)
     return exits.OK
 
 
@@ -64,6 +82,8 @@ def answering(
     if not give(row, given):
         click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
         return exits.ERROR
+    for line in _whole(row.question):
+        click.echo(line)
     click.echo(f"Answered {row.question.id}: {row.question.agent} goes on.")
     return exits.OK
 
@@ -102,6 +122,21 @@ def _what(question: Question) -> str:
         return one_line(" / ".join(choice.question for choice in question.choices))
     shown = ", ".join(f"{key}: {value}" for key, value in question.input.items())
     return one_line(f"{question.tool}({shown})  because {question.reason}")
+
+
+def _whole(question: Question) -> Iterator[str]:
+    from shoal.core.questions import Choose
+    from shoal.surfaces.cli.paint import clean
+
+    if isinstance(question, Choose):
+        for choice in question.choices:
+            yield clean(f"  {choice.question}  {' | '.join(option.label for option in choice.options)}")
+        return
+    yield clean(f"  {question.tool}: {question.reason}")
+    for key, value in question.input.items():
+        first, *rest = str(value).splitlines() or [""]
+        yield clean(f"    {key}: {first}")
+        yield from (clean(f"      {line}") for line in rest)
 
 
 def _line(row: Row) -> str:

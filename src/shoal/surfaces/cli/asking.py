@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, cut
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut
 from shoal.surfaces.cli.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
+_CHANGES = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
+_WIDEST_RULE = 30
 
 
 def show_permission(screen: Screen, question: MayRun) -> None:
@@ -20,23 +22,41 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(question.tool, BOLD)
     screen.write(" asks to run" if question.agent == "lead" else f" asks to run (for {question.agent})")
     screen.write(f": {question.reason}\n", DIM)
-    for line in shown_input(question.input):
-        screen.write(f"    {line}\n")
-    screen.write("  y once · a for this session · n no · or say why not\n", DIM)
+    for line, style in shown_input(question.tool, question.input):
+        screen.write(f"    {line}\n", style)
+    screen.write(f"  y once · {_for_session(question.rule)}n no · or say why not\n", DIM)
 
 
-def shown_input(given: Mapping[str, Any]) -> list[str]:
-    """All of what would be run, as far as a person can read it; a cut is marked with the full length."""
-    lines: list[str] = []
+def _for_session(rule: str) -> str:
+    if not rule:
+        return ""
+    can_be_shown = len(rule) <= _WIDEST_RULE and rule.isprintable()
+    return f"a for this session: {rule if can_be_shown else 'just this'} · "
+
+
+def shown_input(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """All of what would be run, as far as a person can read it, in lines with their styles."""
+    lines: list[tuple[str, str]] = []
     for key, value in given.items():
         text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-        first, *rest = text.split("\n")
-        lines.append(f"{key}: {cut(first, _WIDEST)}")
-        shown = rest if len(rest) <= _MOST_LINES else rest[:_MOST_LINES]
-        lines.extend(f"  {cut(line, _WIDEST)}" for line in shown)
-        if len(shown) < len(rest):
-            lines.append(f"  … {len(rest) - len(shown)} more lines ({len(text)} characters in all)")
+        mark, style = _CHANGES.get(key, ("", "")) if tool == "Edit" else ("", "")
+        if mark:
+            lines.extend((f"{mark} {line}", style) for line in _read(text))
+        elif "\n" in text:
+            lines.append((f"{key}:", ""))
+            lines.extend((f"  {line}", "") for line in _read(text))
+        else:
+            lines.append((f"{key}: {cut(text, _WIDEST)}", ""))
     return lines
+
+
+def _read(text: str) -> list[str]:
+    """Its lines, and a cut that is marked with the full length."""
+    lines = text.removesuffix("\n").split("\n")
+    shown = [cut(line, _WIDEST) for line in lines[:_MOST_LINES]]
+    if len(shown) < len(lines):
+        shown.append(f"… {len(lines) - len(shown)} more lines ({len(text)} characters in all)")
+    return shown
 
 
 def permission(line: str) -> Answer | None:

@@ -169,12 +169,25 @@ def _whereabouts(screen: Screen, ran: _Ran) -> None:
         _row(screen, "project", str(ran.project))
         _row(screen, "record", str(ran.transcript))
         _row(screen, "next", f"cd {ran.project}", BOLD)
-        _row(screen, "", f"SHOAL_HOME={ran.home} shoal undo", BOLD)
+        _row(screen, "", f"SHOAL_HOME={ran.home} {_in_a_clone(absolute=True) or 'shoal'} undo", BOLD)
     else:
         lines = len(ran.transcript.read_text(encoding="utf-8").splitlines())
         _row(screen, "record", f"a transcript of {lines} lines, removed with the project (--keep keeps both)")
-        _row(screen, "next", "shoal doctor", BOLD, "  which model can be used here, and what to type")
-        _row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        own = _in_a_clone()
+        doctor = f"{own or 'shoal'} doctor"
+        _row(screen, "next", doctor, BOLD, "  which model can be used here, and what to type")
+        if own is None:
+            _row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        else:
+            _row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')
+
+
+def _in_a_clone(*, absolute: bool = False) -> str | None:
+    """The program as it can be typed where `make demo` runs one that is on nobody's PATH; else None."""
+    started = Path(sys.argv[0])
+    if started.is_absolute() or started.name != "shoal" or len(started.parts) < 2:
+        return None
+    return str(started.absolute() if absolute else started)
 
 
 def _row(screen: Screen, name: str, text: str, style: str = "", remark: str = "") -> None:

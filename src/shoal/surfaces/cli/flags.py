@@ -26,6 +26,14 @@ def duration(value: str) -> float:
     return float(found[1]) * _UNITS[found[2] or ""]
 
 
+def permission_mode(value: str) -> str:
+    """Upper or lower case does not matter."""
+    for mode in MODES:
+        if value.lower() == mode.lower():
+            return mode
+    raise click.BadParameter(f"{value!r} is not one of {', '.join(MODES)}.")
+
+
 def session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
@@ -82,7 +90,7 @@ _LIMITS = (
 _ALLOWED = (
     Option(
         ["--permission-mode", "mode"],
-        type=click.Choice(MODES, case_sensitive=False),
+        type=permission_mode,
         metavar="MODE",
         help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
     ),

@@ -12,8 +12,9 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.session import Session
 from shoal.core.errors import ShoalError
-from shoal.core.events import EndReason, Event, Finished
+from shoal.core.events import Answered, Asked, EndReason, Event, Finished
 from shoal.core.messages import Message
+from shoal.core.questions import Denied, MayRun
 from shoal.surfaces.cli import exits, sentences
 from shoal.surfaces.cli.output import Output, StreamOutput, Wanted, output_for
 from shoal.surfaces.cli.sentences import say
@@ -74,6 +75,9 @@ class _Run:
         self._output = output
         self._signals = signals
         self._reason: EndReason = "done"
+        self._asked: dict[str, MayRun] = {}
+        self._refused: list[MayRun] = []
+        """Calls of this turn that were not run because nobody could be asked."""
 
     async def work(self) -> int:
         for note in self._session.notes:
@@ -114,6 +118,7 @@ class _Run:
         with self._progress() as hear:
             async for event in self._session.run(prompt):
                 hear(event)
+                self._note_refusals(event)
                 if overhear is not None:
                     overhear(event)
                 if isinstance(event, Finished):
@@ -121,6 +126,15 @@ class _Run:
                 else:
                     await self._output.hear(event)
         await self._ended(finished)
+
+    def _note_refusals(self, event: Event) -> None:
+        match event:
+            case Asked(question=MayRun() as question):
+                self._asked[question.id] = question
+            case Answered(question=question_id, answer=answer):
+                asked = self._asked.pop(question_id, None)
+                if asked is not None and isinstance(answer, Denied) and answer.by == "policy":
+                    self._refused.append(asked)
 
     @contextmanager
     def _progress(self) -> Iterator[Callable[[Event], None]]:
@@ -143,6 +157,9 @@ class _Run:
                 say(sentences.how_to_go_on(self._session.id))
         elif finished.detail:
             say(f"note: {finished.detail}")
+        if self._refused and finished.reason != "interrupted":
+            say(sentences.how_to_allow(self._refused))
+        self._refused.clear()
         if self._job.verbose:
             say(self._took(finished))
         await self._output.end(finished)

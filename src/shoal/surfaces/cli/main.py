@@ -30,6 +30,11 @@ COMMANDS = {
         "See what agents ask, and answer.",
         ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
     ),
+    "cost": SubCommand(
+        "shoal.surfaces.cli.cost",
+        "Show what a session has cost.",
+        ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
+    ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch an agent repair a small project, offline.",
@@ -40,10 +45,34 @@ COMMANDS = {
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
     ),
+    "inbox": SubCommand(
+        "shoal.surfaces.cli.inbox",
+        "Read the mail of an agent, or write to one.",
+        (
+            "shoal inbox show team-lead --all",
+            'shoal inbox send alice "The build is green again."',
+            "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
     "sessions": SubCommand(
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "task": SubCommand(
+        "shoal.surfaces.cli.task",
+        "List, show, add and change tasks.",
+        (
+            "shoal task ls",
+            'shoal task add "Fix the login test" --blocked-by 3',
+            "shoal task update 4 --status completed",
+            "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
+        ),
+    ),
+    "team": SubCommand(
+        "shoal.surfaces.cli.team",
+        "List and show teams, or remove one.",
+        ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
@@ -79,6 +108,8 @@ class RunCommand(click.Command):
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
+        with formatter.section("About"):
+            formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
         with formatter.section("Exit codes"):
             formatter.write_dl(list(exits.IN_HELP))
 

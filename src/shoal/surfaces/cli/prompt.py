@@ -50,6 +50,9 @@ Input: TypeAlias = Entered | Interrupted | HungUp | Woken
 
 
 class Prompt(Protocol):
+    leaves_lines: bool
+    """What was typed stays on the screen by itself, so it need not be shown again."""
+
     def open(self) -> None: ...
 
     def close(self) -> None: ...
@@ -80,6 +83,8 @@ class Prompt(Protocol):
 
 
 class LivePrompt:
+    leaves_lines = False
+
     def __init__(self, screen: LiveScreen, history: Path, words: Sequence[str] = ()) -> None:
         self._screen = screen
         self._history = history
@@ -184,6 +189,8 @@ class LivePrompt:
 
 class PlainPrompt:
     """For terminals that cannot move the cursor: whole lines, edited by the terminal itself."""
+
+    leaves_lines = True
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

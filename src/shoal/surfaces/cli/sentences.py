@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
 from shoal.core.events import Finished
+from shoal.core.questions import MayRun
 
 NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
   1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
          export ANTHROPIC_API_KEY=…
-     For another server that speaks the same protocol also set OPENAI_BASE_URL or ANTHROPIC_BASE_URL.
-  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch one, for example
+     For a server of your own that speaks the same protocol:
+         export OPENAI_BASE_URL=http://localhost:8000/v1
+  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch
+     one, for example
          ollama pull qwen3
      Shoal finds it by itself.
   3. See Shoal work without any model:
          shoal demo
 `shoal doctor` shows what was looked for."""
 
+_LONGEST_RULE = 80
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
@@ -88,6 +93,25 @@ def how_to_go_on(session: str) -> str:
     return f"The session is kept. Go on with it:  shoal --resume {session}"
 
 
+def how_to_allow(refused: Sequence[MayRun]) -> str:
+    """For calls that were not run because nobody could be asked."""
+    import shlex
+
+    tools = dict.fromkeys(question.tool for question in refused)
+    rules = dict.fromkeys(_typed(question) for question in refused)
+    return (
+        f"Not run, because nobody is there to be asked: {named(tools)}. "
+        f"Allow it with --allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+    )
+
+
+def _typed(question: MayRun) -> str:
+    """The rule as it can be typed; one that cannot is left to the person."""
+    rule = question.rule
+    can_be_typed = 0 < len(rule) <= _LONGEST_RULE and rule.count("(") < 2 and rule.count(")") < 2
+    return rule if can_be_typed and rule.isprintable() else f"{question.tool}(…)"
+
+
 def _model(error: errors.ModelError) -> str:
     said = str(error).rstrip()
     match error:
@@ -121,8 +145,18 @@ def _system(error: OSError) -> str:
                 f"Not allowed to write or read here{where}: {error.strerror}. "
                 "Make it accessible, or choose another home with SHOAL_HOME=DIRECTORY."
             )
+        case errno.ENOENT if not where and _nowhere():
+            return "The directory Shoal was started in is gone. Change to one that exists, and start again."
         case _:
             return f"{error.strerror or error}{where}."
+
+
+def _nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same with a detour
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _recent_sessions() -> Iterator[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WIDEST_PROMPT = 70
+_BEFORE_PROMPT = 52
+"""Columns of a number, an id and an age."""
 
 
 @click.command("sessions")
@@ -61,10 +63,14 @@ def picked() -> str:
 
 def listed(sessions: Sequence[Glance]) -> Iterator[str]:
     """A line each: id, age, how it began."""
+    from shutil import get_terminal_size
+
     from shoal.surfaces.cli.paint import cut, one_line
 
+    room = get_terminal_size((_BEFORE_PROMPT + _WIDEST_PROMPT, 24)).columns - _BEFORE_PROMPT
+    widest = max(20, min(room, _WIDEST_PROMPT))
     for session in sessions:
-        yield f"{session.session}  {_age(session.at):>6}  {cut(one_line(session.prompt), _WIDEST_PROMPT)}"
+        yield f"{session.session}  {_age(session.at):>6}  {cut(one_line(session.prompt), widest)}"
 
 
 def _facts(session: Glance) -> dict[str, object]:

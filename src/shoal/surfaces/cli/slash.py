@@ -46,14 +46,15 @@ def argument(text: str) -> str:
 
 
 async def _help(talk: Talk, _: str) -> None:
-    for command in COMMANDS:
-        talk.screen.write(f"  {command.usage:<18}", BOLD)
-        talk.screen.write(f"{command.help}\n", DIM)
-    talk.screen.write(
-        "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
-        "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
-        DIM,
-    )
+    with talk.telling.aside():
+        for command in COMMANDS:
+            talk.screen.write(f"  {command.usage:<18}", BOLD)
+            talk.screen.write(f"{command.help}\n", DIM)
+        talk.screen.write(
+            "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
+            "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
+            DIM,
+        )
 
 
 async def _compact(talk: Talk, wish: str) -> None:
@@ -110,7 +111,7 @@ async def _exit(talk: Talk, _: str) -> None:
 COMMANDS = (
     Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
-    Command(name="/cost", usage="/cost", help="what this session has taken", run=_cost, at_once=True),
+    Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
     Command(name="/clear", usage="/clear", help="start a new session", run=_clear),

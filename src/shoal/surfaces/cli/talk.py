@@ -101,12 +101,12 @@ class Talk:
         elif not text.strip():
             return
         elif slash.is_command(text):
-            self._show_prompt(text)
+            self._show_typed(text)
             self._command(text)
         elif self._under_way is not None:
             self._steer(text)
         else:
-            self._show_prompt(text)
+            self._show_typed(text)
             self._start(self._turn(text))
 
     def _steer(self, text: str) -> None:
@@ -209,7 +209,7 @@ class Talk:
         self._prompt.ask(asking.label)
 
     def _answer(self, asking: Asking, text: str) -> None:
-        self._show_prompt(text)
+        self._show_typed(text)
         answer = asking.take(text)
         if answer is None:
             self._put_question()
@@ -229,7 +229,11 @@ class Talk:
             if self._questions:
                 self._put_question()
 
+    def _show_typed(self, text: str) -> None:
+        if not self._prompt.leaves_lines:
+            self._show_prompt(text)
+
     def _show_prompt(self, text: str) -> None:
-        self.screen.fresh_line()
-        self.screen.write("› ", BOLD_CYAN)
-        self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
+        with self.telling.aside():
+            self.screen.write("› ", BOLD_CYAN)
+            self.screen.write(text.strip().replace("\n", "\n  ") + "\n")

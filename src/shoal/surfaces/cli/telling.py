@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -71,6 +73,8 @@ class Telling:
         """Columns that line takes so far."""
         self._voice: str | None = None
         self._heard = False
+        self._whole = False
+        """What was said last is a whole answer: the next words begin another."""
 
     def hear(self, event: Event) -> None:
         match event:
@@ -91,11 +95,18 @@ class Telling:
 
     def note(self, text: str, style: str = DIM) -> None:
         """A line of the program's own, between what the agent says."""
+        with self.aside():
+            self._screen.write(f"  {text}\n", style)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is written within stands above the line of a running call."""
         running = self._open
         if running is not None:
             self._screen.take_back()
         self._quiet()
-        self._screen.write(f"  {text}\n", style)
+        yield
+        self._screen.fresh_line()
         if running is not None and self._screen.live:
             self._begin(running)
 
@@ -131,13 +142,14 @@ class Telling:
             self.note(f"? waits for an answer: {what}", YELLOW)
 
     def _say(self, voice: str, text: str) -> None:
-        if self._voice != voice:
+        if self._voice != voice or self._whole:
             text = text.lstrip("\n")
             if not text:
                 return
             self._quiet()
             self._screen.write("\n")
             self._voice = voice
+            self._whole = False
         self._heard = True
         self._screen.write(text, ITALIC_DIM if voice == "thinking" else "")
 
@@ -146,6 +158,7 @@ class Telling:
         if not self._heard and preview:
             self._say("text", preview if len(preview) < 200 else f"{preview} …")
         self._heard = False
+        self._whole = True
 
     def _broken_off(self) -> None:
         if self._voice is not None:

@@ -1,0 +1,102 @@
+"""The record between agents of one home: boards, mailboxes and rosters, opened when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.core.clock import Clock, iso
+from shoal.core.identity import Identity
+from shoal.core.ids import Ids
+from shoal.core.names import AgentName, TeamName, agent_name, name_from, team_name
+from shoal.core.tasks import Task
+
+if TYPE_CHECKING:
+    from shoal.core.record import Mailboxes, Rosters, TaskBoard
+
+
+class AgentsRecord:
+    """For a session and its agents, or for a command."""
+
+    def __init__(
+        self, home: Path, *, clock: Clock, ids: Ids, report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._ids = ids
+        self._report = report
+        self._boards: dict[str, TaskBoard] = {}
+        self._mailboxes: dict[str, Mailboxes] = {}
+        self._rosters: Rosters | None = None
+
+    @property
+    def rosters(self) -> Rosters:
+        from shoal.stores.files.rosters import FileRosters
+
+        if self._rosters is None:
+            self._rosters = FileRosters(self._home, clock=self._clock, report=self._report)
+        return self._rosters
+
+    def board(self, name: str) -> TaskBoard:
+        """Of a team, or of the session with that id."""
+        from shoal.stores.files.board import FileTaskBoard
+
+        name = name_from(name)
+        if name not in self._boards:
+            self._boards[name] = FileTaskBoard(
+                self._home, name, clock=self._clock, ids=self._ids, report=self._report
+            )
+        return self._boards[name]
+
+    def mailboxes(self, team: str) -> Mailboxes:
+        from shoal.stores.files.mailboxes import FileMailboxes
+
+        name = team_name(team)
+        if name not in self._mailboxes:
+            self._mailboxes[name] = FileMailboxes(
+                self._home, name, clock=self._clock, ids=self._ids, report=self._report
+            )
+        return self._mailboxes[name]
+
+    def board_of(self, agent: Identity) -> TaskBoard:
+        """Its team's, or where it has none, the session's own."""
+        return self.board(agent.team or agent.session)
+
+    async def tell_assigned(self, by: Identity, to: AgentName, task: Task) -> None:
+        """Tell a member of the team that a task is theirs now; without a team there is nobody to tell."""
+        if by.team is None:
+            return
+        await self.assign(TeamName(by.team), agent_name(by.name), to, task)
+
+    async def assign(self, team: TeamName, by: AgentName, to: AgentName, task: Task) -> None:
+        """Post the assignment. An owner who is no member has no inbox and hears nothing."""
+        from shoal.core.bodies import TaskAssignment
+        from shoal.core.errors import NoSuchInbox
+        from shoal.core.mail import Mail
+        from shoal.wire.bodies import body_text
+
+        now = iso(self._clock.now())
+        body = TaskAssignment(
+            task_id=task.id,
+            subject=task.subject,
+            description=task.description,
+            assigned_by=by,
+            timestamp=now,
+        )
+        mail = Mail(id=self._ids.uuid(), sender=by, text=body_text(body), timestamp=now)
+        try:
+            await self.mailboxes(team).post(to, mail)
+        except NoSuchInbox:
+            self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
+
+    async def aclose(self) -> None:
+        for board in self._boards.values():
+            await board.aclose()
+        for mailboxes in self._mailboxes.values():
+            await mailboxes.aclose()
+        if self._rosters is not None:
+            await self._rosters.aclose()
+        self._boards.clear()
+        self._mailboxes.clear()
+        self._rosters = None

@@ -1,0 +1,243 @@
+"""What agents tell each other beside plain text: the protocol's message bodies, and who may send which."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Literal, TypeAlias, assert_never
+
+from msgspec import UNSET, Struct, UnsetType
+
+from shoal.core.decisions import Mode
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
+
+_CAMEL = {"sender": "from", "request_id": "requestId"}
+"""Shutdown and plan bodies say `requestId`, permission bodies `request_id`: so the protocol has it."""
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class _Body(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Timestamps are ISO, UTC, milliseconds."""
+
+
+class TaskAssignment(_Body, frozen=True, tag="task_assignment", rename="camel"):
+    task_id: TaskId
+    subject: str
+    description: str
+    assigned_by: AgentName
+    timestamp: str
+
+
+IdleReason: TypeAlias = Literal["available", "interrupted", "failed"]
+
+
+class IdleNotification(
+    _Body,
+    frozen=True,
+    tag="idle_notification",
+    rename={
+        "sender": "from",
+        "idle_reason": "idleReason",
+        "completed_task_id": "completedTaskId",
+        "completed_status": "completedStatus",
+        "failure_reason": "failureReason",
+    },
+):
+    """`result` is the final text of the working period; programs that do not know it pass over it."""
+
+    sender: AgentName
+    timestamp: str
+    idle_reason: IdleReason
+    summary: str | None = None
+    completed_task_id: str | None = None
+    completed_status: str | None = None
+    failure_reason: str | None = None
+    result: str | None = None
+
+
+class ShutdownRequest(
+    _Body, frozen=True, kw_only=True, omit_defaults=False, tag="shutdown_request", rename=_CAMEL
+):
+    request_id: str
+    sender: AgentName
+    reason: str = ""
+    timestamp: str
+
+
+class ShutdownApproved(
+    _Body,
+    frozen=True,
+    tag="shutdown_approved",
+    rename=_CAMEL | {"pane_id": "paneId", "backend_type": "backendType"},
+):
+    """`pane_id` is the member's `tmuxPaneId`."""
+
+    request_id: str
+    sender: AgentName
+    timestamp: str
+    pane_id: str | None = None
+    backend_type: str | None = None
+
+
+class ShutdownRejected(
+    _Body, frozen=True, kw_only=True, omit_defaults=False, tag="shutdown_rejected", rename=_CAMEL
+):
+    request_id: str
+    sender: AgentName
+    reason: str = ""
+    timestamp: str
+
+
+class PlanApprovalRequest(
+    _Body,
+    frozen=True,
+    tag="plan_approval_request",
+    rename=_CAMEL | {"plan_file_path": "planFilePath", "plan_content": "planContent"},
+):
+    sender: AgentName
+    timestamp: str
+    plan_file_path: str
+    plan_content: str
+    request_id: str
+
+    def __post_init__(self) -> None:
+        if not self.plan_file_path.startswith("/") and self.plan_file_path[1:3] != ":\\":
+            raise ValueError("planFilePath is not absolute")
+
+
+class PlanApprovalResponse(
+    _Body, frozen=True, tag="plan_approval_response", rename=_CAMEL | {"permission_mode": "permissionMode"}
+):
+    """Approved, it carries the mode that applies from now on; rejected, the feedback."""
+
+    request_id: str
+    approved: bool
+    timestamp: str
+    permission_mode: Mode | None = None
+    feedback: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.approved and self.permission_mode is not None:
+            raise ValueError("a rejected plan changes no permission mode")
+
+
+class AddDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+    directories: tuple[str, ...]
+    destination: str
+
+
+class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+    mode: Mode
+    destination: str
+
+
+class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    tool_name: str
+    rule_content: str | None = None
+
+
+class AddRules(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+    rules: tuple[Rule, ...]
+    behavior: Literal["allow", "deny", "ask"]
+    destination: str
+
+
+PermissionUpdate: TypeAlias = AddDirectories | SetMode | AddRules
+"""What a request suggests to grant beyond the one call, and what an answer grants."""
+
+
+class PermissionRequest(_Body, frozen=True, omit_defaults=False, tag="permission_request"):
+    request_id: str
+    agent_id: AgentName
+    """The bare name."""
+    tool_name: str
+    tool_use_id: str
+    description: str
+    input: dict[str, Any]
+    permission_suggestions: tuple[PermissionUpdate, ...] = ()
+
+    def __post_init__(self) -> None:
+        if "@" in self.agent_id:
+            raise ValueError("agent_id is not a bare name")
+
+
+class Granted(Struct, frozen=True, kw_only=True):
+    """Without `updated_input` the call runs as it was asked."""
+
+    updated_input: dict[str, Any] | UnsetType = UNSET
+    permission_updates: tuple[PermissionUpdate, ...] = ()
+
+
+class PermissionResponse(_Body, frozen=True, tag="permission_response"):
+    """`success` comes with a response, `error` with the reason."""
+
+    request_id: str
+    subtype: Literal["success", "error"]
+    response: Granted | None = None
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        granted, refused = self.response is not None, self.error is not None
+        if (granted, refused) != (self.subtype == "success", self.subtype == "error"):
+            raise ValueError("a success has a response and no error, an error the reverse")
+
+
+Body: TypeAlias = (
+    TaskAssignment
+    | IdleNotification
+    | ShutdownRequest
+    | ShutdownApproved
+    | ShutdownRejected
+    | PlanApprovalRequest
+    | PlanApprovalResponse
+    | PermissionRequest
+    | PermissionResponse
+)
+
+
+class TeammateTerminated(Struct, frozen=True, kw_only=True):
+    """Told to the lead as a turn of its own; it never stands in an inbox, so it is no `Body`."""
+
+    task: str
+    kind: str
+    status: str
+
+    @property
+    def text(self) -> str:
+        return f"teammate_terminated: task {self.task}, type {self.kind}, status {self.status}"
+
+
+def shutdown_request_id(ms: int, agent: AgentName) -> str:
+    return f"shutdown-{ms}@{agent}"
+
+
+def plan_request_id(ms: int, agent: AgentName, team: TeamName) -> str:
+    return f"plan_approval-{ms}@{agent}@{team}"
+
+
+def permission_request_id(ms: int, chance: random.Random) -> str:
+    return f"perm-{ms}-{''.join(chance.choices(_ALPHABET, k=7))}"
+
+
+def summary_to(recipient: AgentName, summary: str) -> str:
+    """The summary of an idle notification after a message to a peer."""
+    return f"[to {recipient}] {summary}"
+
+
+def entitled(sender: AgentName, body: Body) -> bool:
+    """Whether this body counts when it comes from this sender; else it is text that looks like one.
+
+    Only the lead ends teammates and answers their requests; everybody else speaks for itself alone.
+    """
+    match body:
+        case ShutdownRequest():
+            return sender == body.sender == LEAD_NAME
+        case PlanApprovalResponse() | PermissionResponse():
+            return sender == LEAD_NAME
+        case IdleNotification() | ShutdownApproved() | ShutdownRejected() | PlanApprovalRequest():
+            return sender == body.sender != LEAD_NAME
+        case PermissionRequest():
+            return sender == body.agent_id != LEAD_NAME
+        case TaskAssignment():
+            return sender == body.assigned_by
+        case _:
+            assert_never(body)

@@ -1,0 +1,121 @@
+"""A board in memory, arranged so that what is claimable, held or torn is known without a search."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+
+from shoal.core.names import TaskId
+from shoal.core.tasks import Task, by_number, open_blockers
+
+
+class BoardIndex:
+    """Kept up task by task. `blocked_by` is the truth about dependencies; `blocks` follows from it."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[TaskId, Task] = {}
+        self._dependants: dict[TaskId, set[TaskId]] = {}
+        self._ready: list[int] = []
+        """Candidates in order: every claimable task is in it, and some that are no longer."""
+        self._sorted: tuple[Task, ...] | None = None
+        self.held: set[TaskId] = set()
+        """In progress."""
+        self.torn: set[TaskId] = set()
+        """Tasks whose dependencies may be written on one side alone."""
+
+    @property
+    def tasks(self) -> Mapping[TaskId, Task]:
+        return self._tasks
+
+    def in_order(self) -> tuple[Task, ...]:
+        if self._sorted is None:
+            self._sorted = tuple(by_number(self._tasks.values()))
+        return self._sorted
+
+    def dependants(self, task: TaskId) -> Iterable[TaskId]:
+        return self._dependants.get(task, ())
+
+    def put(self, task: Task) -> None:
+        old = self._tasks.get(task.id)
+        if old == task:
+            return
+        self._sorted = None
+        self._tasks[task.id] = task
+        if task.blocked_by or old is not None:
+            self._relate(task.id, old.blocked_by if old is not None else (), task.blocked_by)
+        if task.status == "in_progress":
+            self.held.add(task.id)
+        else:
+            self.held.discard(task.id)
+        if task.status == "pending" and task.owner is None:
+            self._candidate(task.id)
+        elif task.status == "completed":
+            self._candidates_behind(task.id)
+
+    def drop(self, task: TaskId) -> None:
+        old = self._tasks.pop(task, None)
+        if old is None:
+            return
+        self._sorted = None
+        self._relate(task, old.blocked_by, ())
+        self.held.discard(task)
+        self.torn.discard(task)
+        self.torn.update(blocker for blocker in old.blocked_by if blocker in self._tasks)
+        self._candidates_behind(task)
+
+    def clear(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def claimable(self) -> Iterator[Task]:
+        """Lower numbers first. It may be left at any point, and the board may change meanwhile."""
+        at = 0
+        while at < len(self._ready):
+            number = self._ready[at]
+            task = self._tasks.get(TaskId(str(number)))
+            if task is not None and self._is_claimable(task):
+                yield task
+                at = bisect_left(self._ready, number + 1)
+            else:
+                del self._ready[at]
+
+    def check(self, changed: Iterable[TaskId]) -> None:
+        """Note which of the tasks that changed, or their neighbours, hold one side of a dependency alone."""
+        for name in changed:
+            task = self._tasks.get(name)
+            if task is None:
+                self.torn.update(other for other in self.dependants(name) if other in self._tasks)
+                continue
+            if not (task.blocks or task.blocked_by or name in self._dependants):
+                continue
+            for blocker in task.blocked_by:
+                other = self._tasks.get(blocker)
+                if other is None:
+                    self.torn.add(name)
+                elif name not in other.blocks:
+                    self.torn.add(blocker)
+            if any(other not in self._tasks for other in task.blocks):
+                self.torn.add(name)
+            if any(other not in task.blocks for other in self.dependants(name)):
+                self.torn.add(name)
+
+    def _is_claimable(self, task: Task) -> bool:
+        return task.status == "pending" and task.owner is None and not open_blockers(task, self._tasks)
+
+    def _candidate(self, task: TaskId) -> None:
+        number = int(task)
+        if not self._ready or self._ready[-1] < number:
+            self._ready.append(number)
+            return
+        at = bisect_left(self._ready, number)
+        if self._ready[at] != number:
+            self._ready.insert(at, number)
+
+    def _candidates_behind(self, blocker: TaskId) -> None:
+        for task in self.dependants(blocker):
+            self._candidate(task)
+
+    def _relate(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
+        for blocker in set(before) - set(after):
+            self._dependants[blocker].discard(task)
+        for blocker in after:
+            self._dependants.setdefault(blocker, set()).add(task)

@@ -1,0 +1,146 @@
+"""The lock other programs know: a directory `{file}.lock` beside the file, fresh while it is held.
+
+Ours carry the sticky bit, which means nothing on an empty directory: whoever holds our flock and finds one
+knows that its maker was ours and is dead. To make and remove a directory costs a file system more than to
+move one, so a spare one is kept and moved in and out where the system can do so without replacing another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import stat
+import time
+import zlib
+from contextlib import suppress
+from typing import NamedTuple
+
+from shoal.core.errors import LockUnavailable
+from shoal.stores.files.handles import Directory, refused
+from shoal.stores.files.renaming import rename_if_free
+
+STALE = 10.0
+"""Seconds without a refresh after which anybody may take the lock over."""
+REFRESH = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
+_OURS = 0o1700
+_SPARES = 16
+
+
+class _Seen(NamedTuple):
+    """Which directory it is: the same name may come back as another one."""
+
+    inode: int
+    mtime: int
+    mode: int
+
+    @property
+    def ours(self) -> bool:
+        return bool(self.mode & stat.S_ISVTX)
+
+
+class ForeignLock:
+    """Taken while the flock of the same record is held, so that of our processes only one asks for it."""
+
+    __slots__ = ("_directory", "_name", "_seen", "_since", "_spare", "_spares", "_timer")
+
+    def __init__(
+        self, directory: Directory, file: str, spares: Directory, *, spare: str | None = None
+    ) -> None:
+        """`spare` is the name of a spare directory that nobody else uses meanwhile."""
+        self._directory = directory
+        self._name = f"{file}.lock"
+        self._spares = spares
+        self._spare = spare or f"spare-{zlib.crc32(self._name.encode()) % _SPARES}"
+        self._seen: _Seen | None = None
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, deadline: float) -> None:
+        """Raises LockUnavailable at the deadline (monotonic)."""
+        if not self._made():
+            await self._made_in_time(deadline)
+        self._seen = self._look()
+        self._since = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(REFRESH, self._refresh)
+
+    def confirm(self) -> None:
+        """Raises LockUnavailable if somebody took it over meanwhile: this process was stopped for long."""
+        if not self._still_ours():
+            raise LockUnavailable(f"{self._directory.path / self._name} was taken over; nothing was written.")
+
+    def release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._still_ours():
+            return
+        with suppress(OSError):
+            if not rename_if_free(self._directory.fd, self._name, self._spares.fd, self._spare):
+                os.rmdir(self._name, dir_fd=self._directory.fd)
+
+    def _still_ours(self) -> bool:
+        return time.monotonic() - self._since <= REFRESH or self._look() == self._seen
+
+    def _made(self) -> bool:
+        try:
+            moved = self._moved_in()
+            if moved is None:
+                os.mkdir(self._name, _OURS, dir_fd=self._directory.fd)
+                return True
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise refused(self._directory.path / self._name, error) from error
+        return moved
+
+    def _moved_in(self) -> bool | None:
+        """None: there is no spare one."""
+        try:
+            os.utime(self._spare, dir_fd=self._spares.fd, follow_symlinks=False)
+            return rename_if_free(self._spares.fd, self._spare, self._directory.fd, self._name)
+        except FileNotFoundError:
+            return None
+
+    async def _made_in_time(self, deadline: float) -> None:
+        first = self._look()
+        since = time.monotonic()
+        pause = _FIRST_PAUSE
+        while True:
+            seen = self._look()
+            if seen is not None and seen.ours:
+                # Left by a dead process of ours, or we would not hold the flock: it is taken as it stands.
+                os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
+                return
+            if seen != first:
+                first, since = seen, time.monotonic()
+            if seen is not None and _is_stale(seen, time.monotonic() - since):
+                with suppress(OSError):
+                    os.rmdir(self._name, dir_fd=self._directory.fd)
+            if self._made():
+                return
+            if time.monotonic() >= deadline:
+                raise LockUnavailable(
+                    f"{self._directory.path / self._name} is held by another program; nothing was written. "
+                    "Try again, or remove that directory if no program is using it."
+                )
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads waiters
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _look(self) -> _Seen | None:
+        status = self._directory.status(self._name)
+        return None if status is None else _Seen(status.st_ino, status.st_mtime_ns, status.st_mode)
+
+    def _refresh(self) -> None:
+        if self._look() != self._seen:
+            return  # not ours any more; `confirm` will say so
+        with suppress(OSError):
+            os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
+        self._seen = self._look()
+        self._since = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(REFRESH, self._refresh)
+
+
+def _is_stale(seen: _Seen, unchanged: float) -> bool:
+    # Watched as well as dated: a clock that was set back must not make a dead lock live for ever.
+    return time.time() - seen.mtime / 1e9 > STALE or unchanged > STALE

@@ -1,0 +1,138 @@
+"""An inbox file as a window on its mail: what it holds, what fits into it, what leaves it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from itertools import accumulate
+
+import msgspec
+from msgspec import Struct
+
+from shoal.stores.files.handles import Directory
+from shoal.wire.content import dump, load
+from shoal.wire.foreign import Invalid
+from shoal.wire.mail import Entry, Inbox, inbox_bytes, read_entry, read_inbox, settled
+
+MOST_UNREAD = 64
+MOST_UNREAD_BYTES = 256 << 10
+"""Long messages fill the window sooner: what is rewritten for each post stays small."""
+MOST_READ = 8
+MOST_READ_BYTES = 16 << 10
+_UNREAD = b',"read":false,'
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """The content of the file and what it says. No content: the file is not there."""
+
+    content: bytes | None
+    entries: tuple[Entry, ...]
+    rejected: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> list[Entry]:
+        return [entry for entry in self.entries if not entry.mail.read]
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many more unread messages fit, and how many bytes of them."""
+        sizes = [len(entry.raw) for entry in self.entries if not entry.mail.read]
+        count, size = MOST_UNREAD - len(sizes), MOST_UNREAD_BYTES - sum(sizes)
+        return (0, 0) if count <= 0 or (size <= 0 and sizes) else (count, max(size, 0))
+
+    @property
+    def ids(self) -> list[str]:
+        return [entry.mail.id for entry in self.entries]
+
+
+def read_window(directory: Directory, name: str, last: Window | None) -> Window | Invalid:
+    """What is there now. Compared by content: times are too coarse to tell two writes apart everywhere."""
+    content = directory.read(name)
+    if last is not None and content == last.content:
+        return last
+    if content is None:
+        return Window(content=None, entries=())
+    inbox = read_inbox(content)
+    if isinstance(inbox, Invalid):
+        return inbox
+    reasons = tuple(each.reason for each in inbox.rejected)
+    return Window(content=content, entries=inbox.entries, rejected=reasons)
+
+
+def window_of(entries: tuple[Entry, ...]) -> Window:
+    return Window(content=inbox_bytes([entry.raw for entry in entries]), entries=entries)
+
+
+def marked(entries: Iterable[Entry], ids: Collection[str]) -> tuple[Entry, ...]:
+    """The entries, these of them consumed."""
+    return tuple(
+        [_consumed(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
+    )
+
+
+def parted(entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """What stays, and the consumed that leave: of those only the latest few stay."""
+    read = [entry for entry in reversed(entries) if entry.mail.read]
+    sizes = accumulate(len(entry.raw) for entry in read)
+    staying = {
+        id(entry) for entry, size in zip(read[:MOST_READ], sizes, strict=False) if size <= MOST_READ_BYTES
+    }
+    kept = tuple(entry for entry in entries if not entry.mail.read or id(entry) in staying)
+    gone = tuple(entry for entry in entries if entry.mail.read and id(entry) not in staying)
+    return kept, gone
+
+
+def nameless(entry: Entry) -> bool:
+    """Written by a program that gives no ids."""
+    if not entry.mail.id.startswith("made-"):
+        return False
+    value = load(entry.raw)
+    return not (isinstance(value, dict) and value.get("msg_id"))
+
+
+def named(entry: Entry, identity: str) -> Entry:
+    """The entry with an id of its own, for good.
+
+    An id made from its content alone would come back when the same program says the same thing again after
+    this one has left the file.
+    """
+    mail = msgspec.structs.replace(entry.mail, id=identity)
+    return Entry(mail=mail, raw=settled(Entry(mail=mail, raw=entry.raw), read=mail.read))
+
+
+def one_line(raw: bytes) -> bytes:
+    """An entry that another program spread over lines, for a file of lines."""
+    return dump(load(raw)) if b"\n" in raw else raw
+
+
+def rescued(content: bytes) -> Inbox:
+    """The whole entries of a file that is broken: everything in it that reads as one, in order."""
+    text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
+    decoder = json.JSONDecoder()
+    entries: list[Entry] = []
+    at = 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        entry = read_entry(dump(value))
+        if isinstance(entry, Entry):
+            entries.append(entry)
+        at = end
+    return Inbox(entries=tuple(entries))
+
+
+def _consumed(entry: Entry) -> Entry:
+    mail = msgspec.structs.replace(entry.mail, read=True)
+    return Entry(mail=mail, raw=_marked_in_place(entry.raw) or settled(entry, read=True))
+
+
+def _marked_in_place(raw: bytes) -> bytes | None:
+    """The entry as consumed, where that can be had without parsing; most entries are our own."""
+    # Without a second brace or a bracket nothing is nested, and a quote inside a string has a backslash:
+    # these bytes can be nothing but the field itself.
+    if raw.find(b"{", 1) >= 0 or b"[" in raw or b',"msg_id":"' not in raw or raw.count(_UNREAD) != 1:
+        return None
+    return raw.replace(_UNREAD, b',"read":true,')

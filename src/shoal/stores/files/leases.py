@@ -1,0 +1,88 @@
+"""Leases: a locked file that says its holder lives. The kernel frees the lock however the holder ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from contextlib import suppress
+from weakref import WeakSet
+
+from shoal.stores.files.handles import Directory
+
+_LEASE = re.compile(r"[0-9a-f]{16}")
+_YOUNG = 60.0
+"""Seconds during which a file without a lock may be one that is just being made."""
+_MOST_CLEARED = 64
+
+
+class Lease:
+    """Held from its making until `end`, or the end of the process."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.id = os.urandom(8).hex()
+        self._directory = directory
+        making = f".{self.id}"
+        self._fd = directory.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        os.write(self._fd, f"{os.getpid()}\n".encode())
+        # Under its name only once it is locked: nobody ever sees it without its lock while its holder lives.
+        directory.move(making, directory, self.id)
+        _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+    def end(self) -> None:
+        if self.held:
+            self._directory.remove(self.id)
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: the lease stays the parent's, and ends with the parent alone."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+_held: WeakSet[Lease] = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    for lease in list(_held):
+        lease.forget()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def is_alive(directory: Directory, lease: str) -> bool:
+    """Whether its holder lives. One that is found dead is removed."""
+    if _LEASE.fullmatch(lease) is None:
+        return False
+    try:
+        fd = directory.open(lease, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that several who look at once do not take each other for the holder.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    directory.remove(lease)
+    return False
+
+
+def clear_dead(directory: Directory) -> None:
+    """Remove what the dead left, a bounded number at a time."""
+    for name in directory.names()[:_MOST_CLEARED]:
+        if not name.startswith("."):
+            is_alive(directory, name)
+        elif (status := directory.status(name)) is not None and time.time() - status.st_mtime > _YOUNG:
+            with suppress(OSError):
+                directory.remove(name)

@@ -1,0 +1,62 @@
+"""Files that only grow, a line at a time, under a lock. A line that a killed writer left half goes away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from shoal.stores.files.handles import Directory, read_from, write_all
+from shoal.stores.files.places import unwritable
+
+_TAIL = 1 << 16
+
+
+def append_lines(directory: Directory, name: str, lines: Sequence[bytes], *, durable: bool = False) -> None:
+    """All of them, or an error and none. The caller holds the lock of the file."""
+    fd = directory.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        size = whole_size(fd)
+        try:
+            write_all(fd, b"".join([line + b"\n" for line in lines]))
+            if durable:
+                os.fdatasync(fd)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+    except OSError as error:
+        raise unwritable(directory.path / name, error) from error
+    finally:
+        os.close(fd)
+
+
+def whole_size(fd: int) -> int:
+    """The size after half a line at the end was cut off; its writer died before anybody was told of it."""
+    size = os.fstat(fd).st_size
+    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+        return size
+    end = size
+    while end > 0:
+        start = max(0, end - _TAIL)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            end = start + found + 1
+            break
+        end = start
+    os.ftruncate(fd, end)
+    return end
+
+
+def read_lines(directory: Directory, name: str, offset: int = 0) -> Iterator[bytes]:
+    """The whole lines from the offset on. Needs no lock."""
+    try:
+        fd = directory.open(name, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        content = read_from(fd, offset)
+    finally:
+        os.close(fd)
+    *whole, _half = content.split(b"\n")
+    yield from (line for line in whole if line)

@@ -1,0 +1,419 @@
+"""One inbox on disk. In which order it writes, and why, is in `docs/decisions/0006`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.clock import Clock
+from shoal.core.errors import LockUnavailable, NoSuchInbox, ShoalError, StoreError
+from shoal.core.ids import Ids
+from shoal.core.mail import Mail, Receipt, Standing
+from shoal.core.names import LEAD_NAME
+from shoal.stores.files.foreign_lock import ForeignLock
+from shoal.stores.files.handles import Directory
+from shoal.stores.files.inbox_file import (
+    Window,
+    marked,
+    named,
+    nameless,
+    one_line,
+    parted,
+    read_window,
+    rescued,
+    window_of,
+)
+from shoal.stores.files.lines import append_lines, read_lines
+from shoal.stores.files.overflow import Moving, Overflow
+from shoal.stores.files.record_locks import RecordLock
+from shoal.wire.foreign import Invalid
+from shoal.wire.mail import EMPTY, Entry, entry_bytes, read_entry
+
+Report: TypeAlias = Callable[[str], None]
+_EVERYTHING = 1 << 60
+_MOST_SHARED = 4_096
+"""Posts that share one write."""
+_LOOKS = (0.001, 0.002, 0.004, 0.008, 0.016)
+"""Pauses between looks at a file that another program may just be writing."""
+
+
+class MailPlaces(Struct, frozen=True, kw_only=True):
+    """The directories of one team's mail; all but the first are ours alone."""
+
+    inboxes: Directory
+    staging: Directory
+    overflow: Directory
+    archive: Directory
+    locks: Directory
+    foreign: Directory
+    """Holds a file for each owner that is run by another program."""
+
+    @classmethod
+    def of(cls, home: Directory, team: str) -> MailPlaces:
+        ours = home.within("shoal", "teams", team)
+        try:
+            return cls(
+                inboxes=home.within("teams", team, "inboxes"),
+                staging=ours.within("staging"),
+                overflow=ours.within("overflow"),
+                archive=ours.within("archive"),
+                locks=ours.within("locks"),
+                foreign=ours.within("foreign"),
+            )
+        finally:
+            ours.close()
+
+    @property
+    def gone(self) -> bool:
+        return self.inboxes.gone or self.locks.gone
+
+    def close(self) -> None:
+        for directory in (
+            self.inboxes,
+            self.staging,
+            self.overflow,
+            self.archive,
+            self.locks,
+            self.foreign,
+        ):
+            directory.close()
+
+
+class _Post(Struct, eq=False):
+    entry: Entry
+    outcome: asyncio.Future[Receipt | None]
+    """None: nobody writes for the waiting posts any more, this one has to."""
+
+
+class Mailbox:
+    def __init__(
+        self,
+        places: MailPlaces,
+        owner: str,
+        *,
+        clock: Clock,
+        ids: Ids,
+        report: Report,
+        patience: float,
+        durable: bool = False,
+    ) -> None:
+        self.owner = owner
+        self._places = places
+        self._file = f"{owner}.json"
+        self._archive = f"{owner}.jsonl"
+        self._clock = clock
+        self._ids = ids
+        self._report = report
+        self._durable = durable
+        self._lock = RecordLock(
+            places.locks, f"inbox-{owner}", beside=places.inboxes, file=self._file, patience=patience
+        )
+        self._overflow = Overflow(places.overflow, owner, durable=durable)
+        self._window: Window | None = None
+        self._posts: list[_Post] = []
+        self._writing = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    # Opening
+
+    async def open(self, *, foreign: bool) -> None:
+        self._places.inboxes.create(self._file, EMPTY)
+        if foreign == self._owned_by_foreign():
+            return
+        async with self._lock as held:
+            if foreign:
+                self._places.foreign.create(self.owner, b"")
+                self._write(held, self._looked_at().entries)
+            else:
+                self._places.foreign.remove(self.owner)
+
+    # Posting
+
+    async def post(self, mail: Mail) -> Receipt:
+        """The first of the posts that wait at the same time writes them all."""
+        loop = asyncio.get_running_loop()
+        mail = replace(mail, read=False)
+        post = _Post(Entry(mail=mail, raw=entry_bytes(mail)), loop.create_future())
+        self._posts.append(post)
+        writes = not self._writing
+        try:
+            if not writes:
+                receipt = await post.outcome
+                if receipt is not None:
+                    return receipt
+                writes = True
+                post.outcome = loop.create_future()
+            self._writing = True
+            await asyncio.sleep(0)  # those who are ready to post join
+            try:
+                await self._write_posts()
+            except ShoalError as error:
+                self._refuse(error)
+            self._pass_on()
+        except BaseException:
+            self._give_up(post, writes=writes)
+            raise
+        return _receipt_of(post)
+
+    def _give_up(self, post: _Post, *, writes: bool) -> None:
+        """Its caller was cancelled, or hears that no write was possible."""
+        if post in self._posts:
+            self._posts.remove(post)
+        settled = post.outcome.done() and not post.outcome.cancelled() and not post.outcome.exception()
+        # In that very moment it was chosen to write for the others.
+        chosen = settled and post.outcome.result() is None
+        if writes or chosen:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Somebody who still waits writes next."""
+        for post in self._posts:
+            if not post.outcome.done():
+                post.outcome.set_result(None)
+                return
+        self._writing = False
+
+    def _refuse(self, error: ShoalError) -> None:
+        """No write was possible: who waited for it hears so."""
+        posts, self._posts = self._posts, []
+        _fail(posts, error)
+
+    async def _write_posts(self) -> None:
+        async with self._lock.own:
+            window = self._read()
+            if isinstance(window, Window) and not self._owned_by_foreign():
+                self._window = window
+                if window.room[0] == 0 and not self._overflow.interrupted:
+                    self._queue(self._posts_to_write())
+                    return
+            async with self._lock.foreign() as held:
+                self._deliver(held)
+
+    def _deliver(self, held: ForeignLock) -> None:
+        window = self._looked_at()
+        posts = self._posts_to_write()
+        try:
+            if self._overflow.waiting() and not self._owned_by_foreign():
+                # First come first served: the new ones go behind those that wait.
+                self._overflow.append([post.entry.raw for post in posts])
+                self._overflow.recover(window.ids)
+                self._write(held, window.entries)
+                held_now = set(self._window.ids if self._window else ())
+                for post in posts:
+                    _tell(post, delivered=post.entry.mail.id in held_now)
+                return
+            fitting = len(posts) if self._owned_by_foreign() else _fitting(window, posts)
+            self._write(held, (*window.entries, *(post.entry for post in posts[:fitting])))
+        except ShoalError as error:
+            _fail(posts, error)
+            return
+        for post in posts[:fitting]:
+            _tell(post, delivered=True)
+        self._queue(posts[fitting:])
+
+    def _queue(self, posts: list[_Post]) -> None:
+        """Put them behind the inbox."""
+        if not posts:
+            return
+        try:
+            self._overflow.append([post.entry.raw for post in posts])
+        except StoreError as error:
+            _fail(posts, error)
+            return
+        for post in posts:
+            _tell(post, delivered=False)
+
+    def _posts_to_write(self) -> list[_Post]:
+        posts, self._posts = self._posts[:_MOST_SHARED], self._posts[_MOST_SHARED:]
+        return posts
+
+    # Reading
+
+    async def take(self, limit: int) -> tuple[Mail, ...]:
+        window = await self._valid_window()
+        unread = window.unread
+        if (not unread and self._overflow.waiting()) or any(nameless(entry) for entry in unread):
+            async with self._lock as held:
+                self._write(held, self._looked_at().entries)
+            unread = (self._window or window).unread
+        return tuple(entry.mail for entry in unread[:limit])
+
+    async def mark(self, ids: Collection[str]) -> None:
+        wanted = frozenset(ids)
+        if not wanted:
+            return
+        async with self._lock as held:
+            window = self._looked_at()
+            if any(entry.mail.id in wanted and not entry.mail.read for entry in window.entries):
+                self._write(held, marked(window.entries, wanted))
+
+    async def wait(self) -> None:
+        while True:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Before looking: what comes between the look and the wait is not missed.
+            self._waiters.add(woken)
+            try:
+                if await self._has_mail():
+                    return
+                await woken
+            finally:
+                self._waiters.discard(woken)
+
+    async def _has_mail(self) -> bool:
+        try:
+            return bool((await self._valid_window()).unread) or self._overflow.waiting()
+        except LockUnavailable:
+            return False  # looked at again with the next change, or soon
+
+    def wake(self) -> None:
+        """Something may have come: who waits looks again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def history(self) -> tuple[Mail, ...]:
+        # Mail moves from the overflow to the inbox to the archive: read in this order, none is missed.
+        behind = [read_entry(line) for line in self._overflow.lines_behind()]
+        inside = (await self._valid_window()).entries
+        archived = [read_entry(line) for line in read_lines(self._places.archive, self._archive)]
+        found: dict[str, Mail] = {}
+        for entry in (*archived, *inside, *behind):
+            if isinstance(entry, Entry):
+                found.setdefault(entry.mail.id, entry.mail)
+        return tuple(found.values())
+
+    async def _valid_window(self) -> Window:
+        """The inbox as it is. Half a file is normal while another program writes: it is looked at again."""
+        for pause in (*_LOOKS, None):
+            window = self._read()
+            if isinstance(window, Window) and not window.rejected:
+                self._window = window
+                return window
+            if pause is not None:
+                await asyncio.sleep(pause)
+        async with self._lock:
+            return self._looked_at()
+
+    def _read(self) -> Window | Invalid:
+        window = read_window(self._places.inboxes, self._file, self._window)
+        # The lead's inbox is made with the first message to it.
+        if isinstance(window, Window) and window.content is None and self.owner != LEAD_NAME:
+            raise NoSuchInbox(f"{self.owner!r} has no inbox. There are inboxes of: {self._others()}.")
+        return window
+
+    def _others(self) -> str:
+        names = (Path(name) for name in self._places.inboxes.names())
+        return ", ".join(sorted(name.stem for name in names if name.suffix == ".json")) or "nobody"
+
+    # While the locks are held
+
+    def _looked_at(self) -> Window:
+        """The inbox, while nobody else writes it: what is broken now stays broken, and is set aside."""
+        window = self._read()
+        if isinstance(window, Invalid) or window.rejected:
+            window = self._set_aside(window)
+        self._overflow.recover(window.ids)
+        self._window = window
+        return window
+
+    def _set_aside(self, window: Window | Invalid) -> Window:
+        aside = f"{self._file}.corrupt-{self._clock.now()}"
+        number = 1
+        while not self._places.inboxes.link(self._file, aside):
+            number += 1
+            aside = f"{self._file}.corrupt-{self._clock.now()}-{number}"
+        if isinstance(window, Invalid):
+            reason = window.reason
+            entries = rescued(self._places.inboxes.read(self._file) or b"").entries
+        else:
+            reason = "; ".join(window.rejected)
+            entries = window.entries
+        self._report(
+            f"The inbox of {self.owner} could not be read whole: {reason}. It is kept as "
+            f"{self._places.inboxes.path / aside}; {len(entries)} of its messages are delivered."
+        )
+        whole = window_of(tuple(entries))
+        self._put(whole)
+        return whole
+
+    def _write(self, held: ForeignLock, entries: tuple[Entry, ...]) -> None:
+        """The one way an inbox changes. A death between any two of its steps loses and doubles nothing."""
+        kept, gone = entries, tuple[Entry, ...]()
+        if self._owned_by_foreign():
+            moving = self._overflow.next_lines(_EVERYTHING, _EVERYTHING)
+        else:
+            entries = tuple([named(e, self._ids.uuid()) if nameless(e) else e for e in entries])
+            kept, gone = parted(entries)
+            moving = self._moving_into(kept)
+        incoming = self._entries_of(moving)
+        window = window_of((*kept, *incoming))
+        if gone:
+            lines = [one_line(entry.raw) for entry in gone]
+            append_lines(self._places.archive, self._archive, lines, durable=self._durable)
+        if incoming:
+            self._overflow.intend(moving, incoming[0].mail.id)
+        held.confirm()
+        self._put(window)
+        if moving.lines:
+            self._overflow.moved(moving)
+        self._window = window
+        self.wake()
+
+    def _put(self, window: Window) -> None:
+        assert window.content is not None
+        self._places.staging.write(self._file, window.content, durable=self._durable)
+        self._places.staging.swap(self._file, self._places.inboxes, self._file)
+        if self._durable:
+            os.fsync(self._places.inboxes.fd)
+
+    def _moving_into(self, kept: tuple[Entry, ...]) -> Moving:
+        return self._overflow.next_lines(*Window(content=None, entries=kept).room)
+
+    def _entries_of(self, moving: Moving) -> tuple[Entry, ...]:
+        entries = []
+        for line in moving.lines:
+            entry = read_entry(line)
+            if isinstance(entry, Entry):
+                entries.append(entry)
+            else:
+                self._report(f"A message that waited for {self.owner} is unreadable: {entry.reason}.")
+        return tuple(entries)
+
+    def _owned_by_foreign(self) -> bool:
+        return self._places.foreign.status(self.owner) is not None
+
+
+def _fitting(window: Window, posts: list[_Post]) -> int:
+    count, size = window.room
+    fitting = 0
+    for post in posts[:count]:
+        size -= len(post.entry.raw)
+        if size < 0 and (fitting or window.unread):
+            break
+        fitting += 1
+    return fitting
+
+
+def _tell(post: _Post, *, delivered: bool) -> None:
+    if not post.outcome.done():
+        standing: Standing = "delivered" if delivered else "queued"
+        post.outcome.set_result(Receipt(id=post.entry.mail.id, standing=standing))
+
+
+def _fail(posts: list[_Post], error: ShoalError) -> None:
+    for post in posts:
+        if not post.outcome.done():
+            post.outcome.set_exception(error)
+
+
+def _receipt_of(post: _Post) -> Receipt:
+    receipt = post.outcome.result()
+    if receipt is None:
+        raise LockUnavailable("The post was not written.")
+    return receipt

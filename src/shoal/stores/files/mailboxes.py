@@ -1,0 +1,106 @@
+"""The inboxes of one team on disk, for any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from shoal.core.clock import Clock
+from shoal.core.errors import NoSuchTeam
+from shoal.core.ids import Ids
+from shoal.core.mail import Mail, Receipt
+from shoal.core.names import AgentName, TeamName, agent_name, team_name
+from shoal.stores.files.handles import Directory
+from shoal.stores.files.mailbox import Mailbox, MailPlaces, Report
+from shoal.stores.files.record_locks import PATIENCE
+from shoal.stores.files.watch import DirectoryWatch
+
+
+def _unreported(_: str) -> None: ...
+
+
+class FileMailboxes:
+    """Nothing is made before the first call. `report` hears of files that had to be set aside."""
+
+    def __init__(
+        self,
+        home: Path,
+        team: TeamName,
+        *,
+        clock: Clock,
+        ids: Ids,
+        report: Report = _unreported,
+        patience: float = PATIENCE,
+        durable: bool = False,
+    ) -> None:
+        self._home = home
+        self._team = team_name(team)
+        self._clock = clock
+        self._ids = ids
+        self._report = report
+        self._patience = patience
+        self._durable = durable
+        self._places: MailPlaces | None = None
+        self._boxes: dict[str, Mailbox] = {}
+        self._watch: DirectoryWatch | None = None
+
+    async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
+        await self._box(owner).open(foreign=foreign)
+
+    async def post(self, to: AgentName, mail: Mail) -> Receipt:
+        return await self._box(to).post(mail)
+
+    async def take(self, owner: AgentName, *, limit: int = 64) -> tuple[Mail, ...]:
+        return await self._box(owner).take(limit)
+
+    async def mark(self, owner: AgentName, ids: Collection[str]) -> None:
+        await self._box(owner).mark(ids)
+
+    async def wait(self, owner: AgentName) -> None:
+        box = self._box(owner)
+        if self._watch is None and self._places is not None:
+            self._watch = DirectoryWatch(self._places.inboxes.path, self._look, named=self._told)
+        await box.wait()
+
+    async def history(self, owner: AgentName) -> tuple[Mail, ...]:
+        return await self._box(owner).history()
+
+    async def aclose(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        self._boxes.clear()
+        places, self._places = self._places, None
+        if places is not None:
+            places.close()
+
+    def _told(self, names: set[str]) -> None:
+        for name in names:
+            if name.endswith(".json") and (box := self._boxes.get(name.removesuffix(".json"))) is not None:
+                box.wake()
+
+    def _look(self) -> None:
+        for box in self._boxes.values():
+            box.wake()
+
+    def _box(self, owner: AgentName) -> Mailbox:
+        name = agent_name(owner)
+        if self._places is not None and self._places.gone:
+            raise NoSuchTeam(f"The team {self._team} was deleted.")
+        if self._places is None:
+            root = Directory.root(self._home)
+            try:
+                self._places = MailPlaces.of(root, self._team)
+            finally:
+                root.close()
+        if name not in self._boxes:
+            self._boxes[name] = Mailbox(
+                self._places,
+                name,
+                clock=self._clock,
+                ids=self._ids,
+                report=self._report,
+                patience=self._patience,
+                durable=self._durable,
+            )
+        return self._boxes[name]

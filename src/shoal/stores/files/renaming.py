@@ -1,0 +1,52 @@
+"""Two kinds of rename that Python does not offer: only if the new name is free, and exchanging two names.
+
+Where the system has neither, the answer is None and the caller does without.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from functools import cache
+from typing import Any
+
+_NOREPLACE, _EXCHANGE = 1, 2
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+
+
+def rename_if_free(source: int, name: str, target: int, new_name: str) -> bool | None:
+    """True: done. False: the new name is taken. Raises FileNotFoundError where the old one is missing."""
+    try:
+        return _renamed(source, name, target, new_name, _NOREPLACE)
+    except FileExistsError:
+        return False
+
+
+def exchange(source: int, name: str, target: int, other_name: str) -> bool | None:
+    """True: each has the other's place. Raises FileNotFoundError where one is missing."""
+    return _renamed(source, name, target, other_name, _EXCHANGE)
+
+
+def _renamed(source: int, name: str, target: int, new_name: str, how: int) -> bool | None:
+    rename = _renameat2()
+    if rename is None:
+        return None
+    failure = rename(source, os.fsencode(name), target, os.fsencode(new_name), how)
+    if not failure:
+        return True
+    import ctypes
+
+    number = ctypes.get_errno()
+    if number in _UNSUPPORTED:
+        return None
+    raise OSError(number, os.strerror(number), new_name)
+
+
+@cache
+def _renameat2() -> Any:
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -1,0 +1,341 @@
+"""Teams on plain files: `teams/{team}/config.json`, changed by reading, changing and renaming under locks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from shoal.core.clock import Clock
+from shoal.core.errors import BadName, NoSuchTeam, RecordError, TeamBusy
+from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, free_name, name_from
+from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
+from shoal.stores.files.below_home import found_inside, inside
+from shoal.stores.files.handles import Directory
+from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
+from shoal.wire.foreign import Invalid
+from shoal.wire.roster import TeamFile, read_team, team_bytes
+
+CONFIG = "config.json"
+_DELETING = "deleting"
+"""Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
+_SPAWNED = "spawned"
+_UNCHANGEABLE = frozenset({"agent_id", "name", "joined_at"})
+
+
+class FileRosters:
+    """All teams of a home, beside any number of processes and other programs that use the same files."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        report: Callable[[str], None] = lambda _: None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._report = report
+        self._patience = patience
+
+    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
+        wanted = name_from(name)
+        async with self._naming():
+            self._finish_deletions()
+            free = TeamName(free_name(wanted, self._taken()))
+            now = self._clock.now()
+            team = Team(
+                name=free,
+                description=description,
+                created_at=now,
+                lead_agent_id=agent_id(LEAD_NAME, free),
+                lead_session_id=session,
+                members=(_lead(lead, free, now),),
+            )
+            self._make(team)
+        return team
+
+    async def read(self, team: TeamName) -> Team | None:
+        name = _checked(team)
+        directory = self._found(name)
+        if directory is None:
+            return None
+        try:
+            content = directory.read(CONFIG)
+            if content is None:
+                return None
+            found = read_team(content, name)
+            if isinstance(found, Invalid):
+                return await self._read_again(directory, name)
+        finally:
+            directory.close()
+        return found.team
+
+    async def list(self) -> Sequence[TeamName]:
+        teams = found_inside(self._home, "teams")
+        if teams is None:
+            return ()
+        try:
+            names = [name for name in sorted(teams.names()) if _is_name(name)]
+        finally:
+            teams.close()
+        return tuple(TeamName(name) for name in names if self._has_config(TeamName(name)))
+
+    async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
+        async with self._changing(team) as (file, write):
+            taken = {member.name for member in file.team.members} | RESERVED
+            name = AgentName(free_name(name_from(newcomer.name), taken))
+            spawned = self._count_spawn(file.team)
+            member = Member(
+                agent_id=agent_id(name, file.team.name),
+                name=name,
+                agent_type=newcomer.agent_type,
+                model=newcomer.model,
+                joined_at=self._clock.now(),
+                cwd=newcomer.cwd,
+                tmux_pane_id=newcomer.tmux_pane_id,
+                prompt=newcomer.prompt,
+                color=next_color(spawned),
+                plan_mode_required=newcomer.plan_mode_required,
+                backend_type=newcomer.backend_type,
+                is_active=True,
+            )
+            write(structs.replace(file.team, members=(*file.team.members, member)))
+        return member
+
+    async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member:
+        if refused := _UNCHANGEABLE & fields.keys():
+            raise RecordError(f"A member's {', '.join(sorted(refused))} cannot be changed.")
+        async with self._changing(team) as (file, write):
+            before = file.team.member(name)
+            if before is None:
+                raise RecordError(f"There is no {name} in the team {team}. {_members(file.team)}")
+            after = structs.replace(before, **fields)
+            if after != before:
+                members = (after if member is before else member for member in file.team.members)
+                write(structs.replace(file.team, members=tuple(members)))
+        return after
+
+    async def leave(self, team: TeamName, name: AgentName) -> bool:
+        async with self._changing(team) as (file, write):
+            stay = tuple(member for member in file.team.members if member.name != name)
+            if len(stay) == len(file.team.members):
+                return False
+            write(structs.replace(file.team, members=stay))
+        return True
+
+    async def delete(self, team: TeamName) -> None:
+        async with self._naming():
+            async with self._changing(team) as (file, _):
+                active = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
+                if active:
+                    raise TeamBusy(
+                        f"The team {team} still has active members: {', '.join(active)}. "
+                        "Ask them to shut down first; when they have ended, delete it again."
+                    )
+                # From here on the team is gone, even if this process dies: the next one removes the rest.
+                with self._own(file.team.name) as own:
+                    own.replace(_DELETING, b"")
+            self._remove(file.team.name)
+
+    async def aclose(self) -> None:
+        """Nothing is held open between calls."""
+
+    @asynccontextmanager
+    async def _naming(self) -> AsyncIterator[None]:
+        """Making and removing teams is done by one process at a time."""
+        directory = inside(self._home, "shoal")
+        try:
+            async with OwnLock(directory, "teams.lock", patience=self._patience):
+                yield
+        finally:
+            directory.close()
+
+    @asynccontextmanager
+    async def _changing(self, team: TeamName) -> AsyncIterator[tuple[TeamFile, Callable[[Team], None]]]:
+        """The roster under its locks, and how to write it."""
+        name = _checked(team)
+        directory = self._found(name)
+        if directory is None:
+            raise _no_such(team)
+        own = self._own(name).directory
+        try:
+            async with self._lock(own, directory) as held:
+                file = self._under_lock(directory, name)
+                if file is None:
+                    raise _no_such(team)
+                found = file
+
+                def write(changed: Team) -> None:
+                    held.confirm()
+                    directory.replace(CONFIG, found.rewritten(changed))
+
+                yield found, write
+        finally:
+            own.close()
+            directory.close()
+
+    def _lock(self, own: Directory, directory: Directory) -> RecordLock:
+        return RecordLock(own, "roster.lock", beside=directory, file=CONFIG, patience=self._patience)
+
+    async def _read_again(self, directory: Directory, name: TeamName) -> Team | None:
+        """Half a file is usual while another program writes in place: so once more while nobody does."""
+        with self._own(name) as own:
+            async with self._lock(own, directory):
+                file = self._under_lock(directory, name)
+        return None if file is None else file.team
+
+    def _under_lock(self, directory: Directory, name: TeamName) -> TeamFile | None:
+        content = directory.read(CONFIG)
+        if content is None:
+            return None
+        found = read_team(content, name)
+        if isinstance(found, Invalid):
+            aside = f"{CONFIG}.corrupt-{self._clock.now()}"
+            directory.move(CONFIG, directory, aside)
+            path = directory.path / aside
+            self._report(f"The roster of the team {name} is {found.reason}. It was set aside as {path}.")
+            return None
+        for rejected in found.rejected:
+            self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
+        return found
+
+    def _make(self, team: Team) -> None:
+        for steps in (("teams", team.name, "inboxes"), ("tasks", team.name)):
+            inside(self._home, *steps).close()
+        tasks = inside(self._home, "tasks", team.name)
+        try:
+            os.close(tasks.open(".lock", os.O_WRONLY | os.O_CREAT))
+        finally:
+            tasks.close()
+        directory = inside(self._home, "teams", team.name)
+        try:
+            directory.replace(CONFIG, team_bytes(team))
+        finally:
+            directory.close()
+
+    def _taken(self) -> set[str]:
+        """Names with a roster, with files that another program is just making, or with somebody's tasks."""
+        names: set[str] = set()
+        for place in ("teams", "tasks"):
+            directory = found_inside(self._home, place)
+            if directory is not None:
+                names.update(directory.names())
+                directory.close()
+        return names
+
+    def _found(self, team: TeamName) -> Directory | None:
+        if self._is_deleting(team):
+            return None
+        return found_inside(self._home, "teams", team)
+
+    def _has_config(self, team: TeamName) -> bool:
+        directory = self._found(team)
+        if directory is None:
+            return False
+        try:
+            return directory.status(CONFIG) is not None
+        finally:
+            directory.close()
+
+    def _own(self, team: TeamName) -> _Opened:
+        return _Opened(inside(self._home, "shoal", "teams", team))
+
+    def _is_deleting(self, team: TeamName) -> bool:
+        own = found_inside(self._home, "shoal", "teams", team)
+        if own is None:
+            return False
+        try:
+            return own.status(_DELETING) is not None
+        finally:
+            own.close()
+
+    def _count_spawn(self, team: Team) -> int:
+        """How many were spawned before, also those that have left; the colours follow it."""
+        with self._own(team.name) as own:
+            content = (own.read(_SPAWNED) or b"").strip()
+            present = sum(member.name != LEAD_NAME for member in team.members)
+            before = max(present, int(content) if content.isdigit() and len(content) < 19 else 0)
+            # In place and always as long as before, so that there is never half a number.
+            fd = own.open(_SPAWNED, os.O_WRONLY | os.O_CREAT)
+            try:
+                os.pwrite(fd, f"{before + 1:018d}".encode(), 0)
+            finally:
+                os.close(fd)
+        return before
+
+    def _finish_deletions(self) -> None:
+        teams = found_inside(self._home, "shoal", "teams")
+        if teams is None:
+            return
+        try:
+            names = [TeamName(name) for name in teams.names() if _is_name(name)]
+        finally:
+            teams.close()
+        for name in names:
+            if self._is_deleting(name):
+                self._remove(name)
+
+    def _remove(self, team: TeamName) -> None:
+        # Our own part last: it says that the rest is to be removed.
+        for steps in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
+            directory = found_inside(self._home, *steps)
+            if directory is not None:
+                try:
+                    _remove_tree(directory, team)
+                finally:
+                    directory.close()
+
+
+class _Opened:
+    """A directory that is closed at the end of the block."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+
+    def __enter__(self) -> Directory:
+        return self.directory
+
+    def __exit__(self, *_: Any) -> None:
+        self.directory.close()
+
+
+def _remove_tree(directory: Directory, name: str) -> None:
+    """Relative to the handle, and never through a link."""
+    shutil.rmtree(name, dir_fd=directory.fd, ignore_errors=True)
+
+
+def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
+    return Member(
+        agent_id=agent_id(LEAD_NAME, team),
+        name=LEAD_NAME,
+        agent_type=lead.agent_type,
+        model=lead.model,
+        joined_at=now,
+        cwd=lead.cwd,
+    )
+
+
+def _checked(team: TeamName) -> TeamName:
+    return TeamName(name_from(team))
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return name_from(text) == text
+    except BadName:
+        return False
+
+
+def _no_such(team: TeamName) -> NoSuchTeam:
+    return NoSuchTeam(f"There is no team {team}. `shoal team ls` shows the teams.")
+
+
+def _members(team: Team) -> str:
+    return f"Its members are: {', '.join(member.name for member in team.members)}."

@@ -1,0 +1,83 @@
+"""`shoal cost`: what a session has cost, by agent and model, from its journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exits
+
+if TYPE_CHECKING:
+    from shoal.core.ids import SessionId
+    from shoal.stores.files.ledger import Ledger, Spent
+
+
+@click.command("cost")
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
+def command(*, session: str | None, as_json: bool) -> int:
+    """Show what SESSION (its id, or the start of it) has cost; the latest one here where none is given.
+
+    Every run of the session counts. Requests that were cut before the provider told their cost are listed.
+    """
+    from shoal.app.settings import home_directory
+    from shoal.stores.files.ledger import usage_of
+    from shoal.stores.files.places import journal_path
+
+    home = home_directory()
+    found = _session(home, session)
+    ledger = usage_of(journal_path(home, found))
+    if as_json:
+        from shoal.wire.content import dump
+
+        click.echo(dump(_facts(found, ledger)))
+        return exits.OK
+    click.echo(f"session {found}")
+    for (agent, model), spent in ledger.spent.items():
+        click.echo(f"  {agent}  {model}  {_told(spent)}")
+    click.echo(f"  in all  {_told(ledger.total)}")
+    for lost in ledger.unsettled:
+        click.echo(f"  unsettled: {lost.request} to {lost.model} by {lost.agent}: {lost.reason}")
+    return exits.OK
+
+
+def _session(home: Path, start: str | None) -> SessionId:
+    from shoal.core.errors import NoSuchSession
+    from shoal.core.ids import SessionId
+    from shoal.stores.files.sessions import find_session, latest_session
+
+    if start is not None:
+        return SessionId(find_session(home, start).stem)
+    latest = latest_session(home, str(Path.cwd()))
+    if latest is None:
+        raise NoSuchSession(f"There is no session in {Path.cwd()}. Name one: shoal cost ID", path=home)
+    return latest
+
+
+def _told(spent: Spent) -> str:
+    from shoal.surfaces.cli.paint import count, dollars
+
+    usage = spent.usage
+    cached = (
+        f", {count(usage.cache_read_input_tokens)} from the cache" if usage.cache_read_input_tokens else ""
+    )
+    price = (
+        f"{spent.unpriced} of unknown price, the rest {dollars(spent.usd)}"
+        if spent.unpriced
+        else dollars(spent.usd)
+    )
+    tokens = f"{count(usage.prompt_tokens)} tokens in{cached}, {count(usage.output_tokens)} out"
+    return f"{spent.requests} requests, {tokens}, {price}"
+
+
+def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:
+    return {
+        "session": session,
+        "total": ledger.total,
+        "spent": [
+            {"agent": agent, "model": model, "spent": spent} for (agent, model), spent in ledger.spent.items()
+        ],
+        "unsettled": ledger.unsettled,
+    }

@@ -1,0 +1,260 @@
+"""`shoal task`: look at a board and change it, as a person or a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.paint import CYAN, DIM, GREEN, YELLOW
+from shoal.surfaces.cli.record import (
+    Cell,
+    chosen_board,
+    debug_option,
+    json_option,
+    person,
+    print_facts,
+    print_json,
+    print_table,
+    team_option,
+    with_record,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.record import AgentsRecord
+    from shoal.core.names import TaskId
+    from shoal.core.tasks import Change, Task
+
+_STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
+session_option = click.option("--session", metavar="ID", help="The board of a session without a team.")
+
+
+@click.group("task")
+def command() -> None:
+    """List, show, add and change the tasks of a team or of a session.
+
+    Without --team and --session it is the only team's board, or where there is no team, that of the latest
+    session of this directory.
+    """
+
+
+@command.command("ls")
+@team_option
+@session_option
+@click.option("--open", "only_open", is_flag=True, help="Only what is not completed.")
+@json_option
+@debug_option
+def ls(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
+    """List the tasks."""
+
+    async def work(record: AgentsRecord) -> tuple[str, Sequence[Task]]:
+        name = await chosen_board(record, team, session)
+        return name, await record.board(name).list()
+
+    name, every = with_record(work)
+    tasks = [task for task in every if not only_open or task.status != "completed"]
+    if as_json:
+        print_json([_data(task) for task in tasks])
+    elif tasks:
+        _print(tasks, every)
+    else:
+        click.echo(f"The board {name} has no {'open ' if only_open else ''}tasks.")
+    return exits.OK
+
+
+@command.command("show")
+@click.argument("task")
+@team_option
+@session_option
+@json_option
+@debug_option
+def show(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
+    """Show one task with everything it holds."""
+
+    async def work(record: AgentsRecord) -> Task:
+        from shoal.core.errors import TaskRefused
+        from shoal.core.names import task_id
+
+        name = await chosen_board(record, team, session)
+        found = await record.board(name).get(task_id(task))
+        if found is None:
+            raise TaskRefused(f"The board {name} has no task {task}. `shoal task ls` shows those it has.")
+        return found
+
+    _show(with_record(work), as_json=as_json)
+    return exits.OK
+
+
+@command.command("add")
+@click.argument("subject")
+@click.option("-d", "--description", default="", help="What belongs to it.")
+@click.option("--active-form", default="", metavar="TEXT", help="As it is being done: Running the tests.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="Waits for this task; may be repeated.")
+@team_option
+@session_option
+@json_option
+@debug_option
+def add(
+    *,
+    subject: str,
+    description: str,
+    active_form: str,
+    blocked_by: tuple[str, ...],
+    team: str | None,
+    session: str | None,
+    as_json: bool,
+) -> int:
+    """Put a task on the board."""
+
+    async def work(record: AgentsRecord) -> Task:
+        from shoal.core.errors import RecordError, TaskRefused
+        from shoal.core.names import task_id
+        from shoal.core.tasks import Change, Draft
+
+        board = record.board(await chosen_board(record, team, session))
+        waits_for = tuple(map(task_id, blocked_by))
+        for other in waits_for:
+            if await board.get(other) is None:
+                raise TaskRefused(f"There is no task {other} to wait for, so nothing was added.")
+        task = await board.create(Draft(subject=subject, description=description, active_form=active_form))
+        if not waits_for:
+            return task
+        try:
+            return (await board.update(task.id, Change(add_blocked_by=waits_for), by=person()))[1]
+        except RecordError:
+            await board.delete(task.id)
+            raise
+
+    task = with_record(work)
+    if as_json:
+        print_json(_data(task))
+    else:
+        click.echo(f"Task {task.id} is on the board.")
+    return exits.OK
+
+
+@command.command("update")
+@click.argument("task")
+@click.option("--status", type=click.Choice(["pending", "in_progress", "completed", "deleted"]))
+@click.option("--owner", metavar="NAME", help="Who works on it; '' for nobody.")
+@click.option("--subject", metavar="TEXT")
+@click.option("-d", "--description", metavar="TEXT")
+@click.option("--active-form", metavar="TEXT")
+@click.option("--blocks", multiple=True, metavar="ID", help="This task waits for it; may be repeated.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="It waits for this task; may be repeated.")
+@click.option("--metadata", metavar="JSON", help="An object, merged key by key; null deletes a key.")
+@team_option
+@session_option
+@json_option
+@debug_option
+def update(*, task: str, team: str | None, session: str | None, as_json: bool, **given: Any) -> int:
+    """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
+
+    async def work(record: AgentsRecord) -> tuple[Task, Task]:
+        from shoal.core.names import TeamName, task_id
+
+        name = await chosen_board(record, team, session)
+        change = _change(given)
+        before, after = await record.board(name).update(task_id(task), change, by=person())
+        if after.owner not in (None, before.owner) and name in await record.rosters.list():
+            await record.assign(TeamName(name), person(), after.owner, after)
+        return before, after
+
+    _, after = with_record(work)
+    if given["status"] == "deleted":
+        click.echo(f"Task {after.id} is deleted.") if not as_json else print_json({"deleted": after.id})
+    else:
+        _show(after, as_json=as_json)
+    return exits.OK
+
+
+def _change(given: dict[str, Any]) -> Change:
+    from msgspec import UNSET
+
+    from shoal.core.names import agent_name, task_id
+    from shoal.core.tasks import Change
+
+    def of(name: str) -> Any:
+        return UNSET if given[name] is None else given[name]
+
+    owner = given["owner"]
+    change = Change(
+        subject=of("subject"),
+        description=of("description"),
+        active_form=of("active_form"),
+        status=of("status"),
+        owner=UNSET if owner is None else agent_name(owner) if owner.strip() else None,
+        add_blocks=tuple(map(task_id, given["blocks"])),
+        add_blocked_by=tuple(map(task_id, given["blocked_by"])),
+        metadata=_metadata(given["metadata"]),
+    )
+    if change == Change():
+        raise click.UsageError("There is nothing to change. Give --status, --owner or another option.")
+    return change
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    from shoal.wire.content import load
+
+    try:
+        value = {} if text is None else load(text.encode())
+    except ValueError as error:
+        raise click.BadParameter(f"it is not JSON: {error}", param_hint="--metadata") from error
+    if not isinstance(value, dict):
+        raise click.BadParameter('it must be a JSON object, like {"key": 1}.', param_hint="--metadata")
+    return value
+
+
+def _print(tasks: Sequence[Task], every: Sequence[Task]) -> None:
+    from shoal.core.tasks import open_blockers
+
+    board = {task.id: task for task in every}
+    rows = []
+    for task in tasks:
+        waits_for = open_blockers(task, board)
+        dim = DIM if task.status == "completed" else ""
+        rows.append(
+            (
+                Cell(task.id, dim),
+                Cell(task.status.replace("_", " "), _STYLES[task.status]),
+                Cell(task.owner or "-", CYAN if task.owner else DIM),
+                Cell(_ids(waits_for) or "-", YELLOW if waits_for else DIM),
+                Cell(task.subject, dim),
+            )
+        )
+    print_table(("ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"), rows)
+
+
+def _show(task: Task, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_data(task))
+        return
+    from shoal.wire.content import dump
+
+    print_facts(
+        (
+            ("task", task.id),
+            ("subject", task.subject),
+            ("status", task.status.replace("_", " ")),
+            ("owner", task.owner or ""),
+            ("waits for", _ids(task.blocked_by)),
+            ("blocks", _ids(task.blocks)),
+            ("active form", task.active_form),
+            ("metadata", dump(task.metadata).decode() if task.metadata else ""),
+            ("description", task.description),
+        )
+    )
+
+
+def _ids(ids: Sequence[TaskId]) -> str:
+    return ", ".join(ids)
+
+
+def _data(task: Task) -> Any:
+    """As its file has it."""
+    from shoal.wire.content import load
+    from shoal.wire.tasks import task_bytes
+
+    return load(task_bytes(task))

@@ -1,0 +1,65 @@
+"""How tasks are told to a model, in few words, and to programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from shoal.core.names import TaskId
+from shoal.core.tasks import ATTEMPT, Claim, Task, open_blockers
+
+
+def line(task: Task, waits_for: Sequence[TaskId]) -> str:
+    owner = f" ({task.owner})" if task.owner else ""
+    waits = f" [waits for {', '.join(waits_for)}]" if waits_for else ""
+    return f"#{task.id} {task.status}{owner}: {task.subject}{waits}"
+
+
+def whole(task: Task, board: Mapping[TaskId, Task]) -> str:
+    waits_for = open_blockers(task, board)
+    parts = [line(task, waits_for), task.description]
+    if task.blocked_by:
+        done = [other for other in task.blocked_by if other not in waits_for]
+        parts.append(f"Waited for, and done: {', '.join(done)}" if done else "")
+    if task.blocks:
+        parts.append(f"Waiting for it: {', '.join(task.blocks)}")
+    metadata = shown_metadata(task)
+    parts.append(f"Metadata: {metadata}" if metadata else "")
+    return "\n".join(part for part in parts if part)
+
+
+def refused(task: TaskId, claim: Claim, board: Mapping[TaskId, Task]) -> str:
+    """Why a claim failed, and what to do instead."""
+    match claim.reason:
+        case "already_claimed":
+            owner = claim.task.owner if claim.task is not None else "another agent"
+            return f"Task {task} is {owner}'s. Take another one: TaskList shows which are free."
+        case "already_resolved":
+            return f"Task {task} is completed already. If it must be done again, set it to pending first."
+        case "blocked":
+            blockers = open_blockers(claim.task, board) if claim.task is not None else ()
+            return f"Task {task} waits for {', '.join(blockers) or 'others'}. Those must be completed first."
+        case "task_not_found" | None:
+            return f"There is no task {task}. TaskList shows the tasks there are."
+        case _:
+            assert_never(claim.reason)
+
+
+def as_data(task: Task) -> dict[str, Any]:
+    """As its file has it."""
+    data: dict[str, Any] = {
+        "id": task.id,
+        "subject": task.subject,
+        "description": task.description,
+        "activeForm": task.active_form,
+        "status": task.status,
+        "owner": task.owner,
+        "blocks": list(task.blocks),
+        "blockedBy": list(task.blocked_by),
+        "metadata": shown_metadata(task) or None,
+    }
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def shown_metadata(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in task.metadata.items() if key != ATTEMPT}

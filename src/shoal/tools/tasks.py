@@ -1,0 +1,249 @@
+"""The task tools: a board of what is to be done, shared by a team or kept by one session."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from shoal.core.errors import BadName, RecordError, StoreError
+from shoal.core.identity import Identity
+from shoal.core.ids import AgentId
+from shoal.core.names import AgentName, TaskId, agent_name, task_id
+from shoal.core.record import TaskBoard
+from shoal.core.tasks import Change, Claim, Draft, Task, open_blockers, unblocked_by
+from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.tools.define import Named, tool
+from shoal.tools.task_texts import as_data, line, refused, whole
+
+Boards: TypeAlias = Callable[[Identity], TaskBoard]
+Assigned: TypeAlias = Callable[[Identity, AgentName, Task], Awaitable[None]]
+_DEADLINE = 60
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Id = Annotated[str, "The task's id, as TaskList shows it", Named("taskId")]
+_Ids = Annotated[list[str], Meta(max_length=1000)]
+_Metadata = dict[str, Any]
+_Status = Literal["pending", "in_progress", "completed", "deleted"]
+
+
+async def _nobody_told(_: Identity, __: AgentName, ___: Task) -> None:
+    return
+
+
+def task_tools(boards: Boards, assigned: Assigned = _nobody_told) -> tuple[Tool, ...]:
+    """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task."""
+    desk = _Desk(boards, assigned)
+    return (_create(desk), _get(desk), _list(desk), _update(desk))
+
+
+def _create(desk: _Desk) -> Tool:
+    @tool(name="TaskCreate", deadline=_DEADLINE)
+    async def create(
+        subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
+        description: Annotated[str, "What belongs to it, and how one sees that it is done"],
+        active_form: Annotated[str, "As it is being done: Fixing the login test", Named("activeForm")] = "",
+        metadata: Annotated[_Metadata, "Anything to keep with it"] = {},  # noqa: B006 - copied for each call
+        *,
+        site: Site,
+    ) -> Outcome:
+        """Put a task on the board. Use it for work of three steps or more, and for work that several agents
+        share: one task per piece that one agent can finish alone. It starts as pending, without an owner.
+        Order tasks with TaskUpdate (addBlockedBy)."""
+        draft = Draft(subject=subject, description=description, active_form=active_form, metadata=metadata)
+        return await _told(desk.create(draft, site))
+
+    return create
+
+
+def _get(desk: _Desk) -> Tool:
+    @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
+    async def get(task: _Id, *, site: Site) -> Outcome:
+        """Read a task: its description, state, owner, what it waits for and what waits for it."""
+        return await _told(desk.get(task, site))
+
+    return get
+
+
+def _list(desk: _Desk) -> Tool:
+    @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
+    async def list_(*, site: Site) -> Outcome:
+        """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
+        and waits for nothing; take the free one with the lowest id first."""
+        return await _told(desk.list(site))
+
+    return list_
+
+
+def _update(desk: _Desk) -> Tool:
+    @tool(name="TaskUpdate", deadline=_DEADLINE)
+    async def update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
+        task: _Id,
+        subject: _Text | None = None,
+        description: str | None = None,
+        active_form: Annotated[str | None, Named("activeForm")] = None,
+        status: Annotated[_Status | None, "deleted removes the task for good"] = None,
+        add_blocks: Annotated[_Ids, "Ids of tasks that wait for this one", Named("addBlocks")] = [],  # noqa: B006
+        add_blocked_by: Annotated[_Ids, "Ids of tasks this one waits for", Named("addBlockedBy")] = [],  # noqa: B006
+        owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
+        metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
+        *,
+        site: Site,
+    ) -> Outcome:
+        """Change a task. Set it in_progress when you begin: that claims it for you, and fails if another has
+        it. Set it completed only when it is wholly done; if you cannot finish, set it back to pending and
+        say why in its description. What waited for it becomes free by itself."""
+        wish = _Wish(
+            subject=subject,
+            description=description,
+            active_form=active_form,
+            status=status,
+            owner=owner,
+            add_blocks=add_blocks,
+            add_blocked_by=add_blocked_by,
+            metadata=metadata,
+        )
+        return await _told(desk.update(task, wish, site))
+
+    return update
+
+
+class _Wish(Struct, frozen=True, kw_only=True):
+    """An update as the model asked for it; None is left as it is."""
+
+    subject: str | None
+    description: str | None
+    active_form: str | None
+    status: _Status | None
+    owner: str | None
+    add_blocks: list[str]
+    add_blocked_by: list[str]
+    metadata: _Metadata
+
+    def claims(self, me: AgentName) -> bool:
+        """To take a task is to name oneself its owner, or to begin it."""
+        return self.owner == me if self.owner is not None else self.status == "in_progress"
+
+    def change(self, *, claimed: bool, attempt: str | None) -> Change:
+        owner: AgentName | UnsetType | None = UNSET
+        if self.owner is not None and not claimed:
+            owner = agent_name(self.owner) if self.owner.strip() else None
+        done_by_claim = claimed and self.status == "in_progress"
+        return Change(
+            subject=_given(self.subject),
+            description=_given(self.description),
+            active_form=_given(self.active_form),
+            status=UNSET if self.status is None or done_by_claim else self.status,
+            owner=owner,
+            add_blocks=tuple(map(task_id, self.add_blocks)),
+            add_blocked_by=tuple(map(task_id, self.add_blocked_by)),
+            metadata=self.metadata,
+            attempt=attempt,
+        )
+
+
+class _Desk:
+    """What the tools do, with the attempts under which the agents of this process hold their tasks."""
+
+    def __init__(self, boards: Boards, assigned: Assigned) -> None:
+        self._boards = boards
+        self._assigned = assigned
+        self._attempts: dict[tuple[AgentId, TaskId], str] = {}
+
+    async def create(self, draft: Draft, site: Site) -> Outcome:
+        task = await self._boards(site.agent).create(draft)
+        return Outcome(
+            content=f"Task {task.id} is on the board: {task.subject}", data={"task": as_data(task)}
+        )
+
+    async def get(self, text: str, site: Site) -> Outcome:
+        board = self._boards(site.agent)
+        task = await board.get(task_id(text))
+        if task is None:
+            return failed(f"There is no task {text}. TaskList shows the tasks there are.")
+        every = {other.id: other for other in await board.list()}
+        return Outcome(content=whole(task, every), data={"task": as_data(task)})
+
+    async def list(self, site: Site) -> Outcome:
+        tasks = await self._boards(site.agent).list()
+        every = {task.id: task for task in tasks}
+        lines = [line(task, open_blockers(task, every)) for task in tasks]
+        return Outcome(
+            content="\n".join(lines) or "There are no tasks. TaskCreate makes one.",
+            data={"tasks": [as_data(task) for task in tasks]},
+        )
+
+    async def update(self, text: str, wish: _Wish, site: Site) -> Outcome:
+        board, me, task = self._boards(site.agent), agent_name(site.agent.name), task_id(text)
+        key = (site.agent.agent, task)
+        claim: Claim | None = None
+        if wish.claims(me):
+            # Checked before anything is claimed: what cannot be read changes nothing.
+            wish.change(claimed=True, attempt=None)
+            claim = await board.claim(task, by=me)
+            if not claim.success:
+                return failed(refused(task, claim, {other.id: other for other in await board.list()}))
+            self._attempts[key] = claim.attempt or ""
+        elif (held := await self._held_by_another(board, task, wish, me, site)) is not None:
+            return failed(held)
+        change = wish.change(claimed=claim is not None, attempt=self._attempts.get(key))
+        try:
+            before, after = await board.update(task, change, by=me) if _says(change) else _same(claim)
+        except RecordError:
+            if claim is not None and claim.attempt is not None:
+                await board.release(task, attempt=claim.attempt)
+            raise
+        if change.status is not UNSET and change.status != "in_progress":
+            self._attempts.pop(key, None)
+        if after.owner not in (None, before.owner, me):
+            await self._assigned(site.agent, after.owner, after)
+        return await self._done(board, wish, after, claimed=claim is not None)
+
+    async def _held_by_another(
+        self, board: TaskBoard, task: TaskId, wish: _Wish, me: AgentName, site: Site
+    ) -> str | None:
+        """Only its holder, or the lead, ends what another agent is working on."""
+        if wish.status not in ("completed", "pending") or site.agent.is_lead:
+            return None
+        found = await board.get(task)
+        if found is None or found.status != "in_progress" or found.owner in (None, me):
+            return None
+        return (
+            f"Task {task} is being worked on by {found.owner}, so it was not changed. "
+            f"Write to {found.owner} or to the lead."
+        )
+
+    async def _done(self, board: TaskBoard, wish: _Wish, task: Task, *, claimed: bool) -> Outcome:
+        if wish.status == "deleted":
+            return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
+        tasks = {other.id: other for other in await board.list()}
+        said = ["It is yours now." if claimed else ""]
+        if wish.status == "completed":
+            free = unblocked_by(task.id, tasks)
+            said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
+        text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
+        return Outcome(content=text, data={"task": as_data(task)})
+
+
+async def _told(answer: Awaitable[Outcome]) -> Outcome:
+    """Refusals are answers the model can act on."""
+    try:
+        return await answer
+    except (RecordError, BadName, StoreError) as refusal:
+        return failed(str(refusal))
+
+
+def _given(value: str | None) -> str | UnsetType:
+    return UNSET if value is None else value
+
+
+def _says(change: Change) -> bool:
+    """Whether it changes anything."""
+    return structs.replace(change, attempt=None) != Change()
+
+
+def _same(claim: Claim | None) -> tuple[Task, Task]:
+    if claim is None or claim.task is None:
+        raise RecordError("Nothing was given to change. Give a status, an owner, or another field.")
+    return claim.task, claim.task

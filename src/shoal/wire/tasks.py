@@ -1,0 +1,115 @@
+"""Task files ⇄ tasks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from shoal.core.errors import BadName
+from shoal.core.names import AgentName, TaskId, task_id
+from shoal.core.tasks import Status, Task
+from shoal.wire.foreign import Invalid, converted, rewritten, shape, value_of
+
+
+class _Form(Struct, rename="camel"):
+    id: str
+    subject: str
+    status: Status | Literal["deleted"]
+    description: str | None = None
+    active_form: str | None = None
+    owner: str | None = None
+    blocks: list[str] | None = None
+    blocked_by: list[str] | None = None
+    metadata: dict[str, Any] | UnsetType | None = UNSET
+
+
+_decode = msgspec.json.Decoder(_Form).decode
+
+
+class TaskFile(Struct, frozen=True, kw_only=True):
+    """A task beside the bytes it was read from, which hold what only other programs know of it."""
+
+    task: Task
+    content: bytes
+
+    def rewritten(self, task: Task) -> bytes:
+        """The file with the task as it is now; fields we do not know keep their value and place."""
+        known = _known(task)
+        if task.metadata == self.task.metadata:
+            # Left as it stands: an empty one that was written stays, and so does the spelling of numbers.
+            del known["metadata"]
+        return rewritten(self.content, known)
+
+
+def task_bytes(task: Task) -> bytes:
+    """The file of a task that is new."""
+    return rewritten(b"{}", _known(task))
+
+
+def read_task(content: bytes, expected: TaskId | None = None) -> TaskFile | Invalid | None:
+    """The task; None where it is stored as deleted. `expected` is the id that the file's name gives."""
+    form = _form(content)
+    if isinstance(form, Invalid):
+        return form
+    if expected is not None and form.id != expected:
+        return Invalid(f"it holds task {form.id[:80]!r}, not {expected!r}")
+    if form.status == "deleted":
+        return None
+    try:
+        own = task_id(form.id)
+    except BadName as error:
+        return Invalid(str(error))
+    task = Task(
+        id=own,
+        subject=form.subject,
+        description=form.description or "",
+        active_form=form.active_form or "",
+        status=form.status,
+        owner=AgentName(form.owner) if form.owner else None,
+        blocks=_references(form.blocks),
+        blocked_by=_references(form.blocked_by),
+        metadata=form.metadata or {},
+    )
+    return TaskFile(task=task, content=content)
+
+
+def _form(content: bytes) -> _Form | Invalid:
+    try:
+        return _decode(content)
+    except msgspec.ValidationError as error:
+        return Invalid(shape(error))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = value_of(content)
+    if isinstance(value, Invalid):
+        return value
+    try:
+        return converted(value, _Form)
+    except msgspec.ValidationError as error:
+        return Invalid(shape(error))
+
+
+def _references(ids: list[str] | None) -> tuple[TaskId, ...]:
+    """Each once. What cannot be an id names no task, and must not become a path."""
+    known: dict[TaskId, None] = {}
+    for text in ids or ():
+        try:
+            known[task_id(text)] = None
+        except BadName:
+            continue
+    return tuple(known)
+
+
+def _known(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "subject": task.subject,
+        "description": task.description,
+        "activeForm": task.active_form,
+        "status": task.status,
+        "owner": task.owner,
+        "blocks": task.blocks,
+        "blockedBy": task.blocked_by,
+        "metadata": task.metadata or None,
+    }

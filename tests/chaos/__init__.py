@@ -1,0 +1,1 @@
+"""Many processes on one record, killed at random: `python -m tests.chaos`."""

@@ -1,0 +1,128 @@
+"""`shoal team`, `shoal task` and `shoal inbox` as a person or a script uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from shoal_process import Program
+
+from shoal.app.record import AgentsRecord
+from shoal.core.clock import SystemClock
+from shoal.core.ids import Ids
+from shoal.core.roster import Newcomer
+
+
+@pytest.fixture
+async def team(home: Path) -> str:
+    await make_team(home, "roof")
+    return "roof"
+
+
+async def make_team(home: Path, name: str) -> None:
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
+    someone = Newcomer(name="alice", agent_type="general", model="m-1", cwd="/w", prompt="Build.")
+    await record.rosters.create(name, lead=someone, session="s-1", description="Builds a roof")
+    await record.rosters.join(name, someone)
+    await record.mailboxes(name).open("alice")
+    await record.aclose()
+
+
+async def test_a_task_is_added_listed_changed_and_shown(shoal: Program, team: str, home: Path) -> None:
+    assert (await shoal("task", "ls")).text == "The board roof has no tasks.\n"
+    assert (await shoal("task", "add", "Lay the beams", "-d", "All four")).text == "Task 1 is on the board.\n"
+    added = await shoal("task", "add", "Lay the tiles", "--blocked-by", "1", "--json")
+    assert added.lines[-1]["blockedBy"] == ["1"]
+    listed = (await shoal("task", "ls")).text.splitlines()
+    assert [line.split() for line in listed] == [
+        ["ID", "STATUS", "OWNER", "WAITS", "FOR", "SUBJECT"],
+        ["1", "pending", "-", "-", "Lay", "the", "beams"],
+        ["2", "pending", "-", "1", "Lay", "the", "tiles"],
+    ]
+    changed = await shoal("task", "update", "1", "--status", "completed", "--metadata", '{"by": "hand"}')
+    assert "completed" in changed.text
+    (open_one,) = (await shoal("task", "ls", "--open", "--json")).lines[-1]
+    assert open_one["id"] == "2"
+    shown = (await shoal("task", "show", "1", "--team", "roof", "--json")).lines[-1]
+    assert (shown["description"], shown["metadata"]) == ("All four", {"by": "hand"})
+    assert json.loads((home / "tasks" / "roof" / "1.json").read_bytes()) == shown
+    assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Task 2 is deleted.\n"
+
+
+@pytest.mark.spec("TSK-08")
+async def test_an_owner_named_by_a_person_gets_the_assignment(shoal: Program, team: str) -> None:
+    await shoal("task", "add", "Lay the beams")
+    await shoal("task", "update", "1", "--owner", "alice")
+    (mail,) = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
+    assert json.loads(mail["text"])["type"] == "task_assignment"
+    assert mail["from"] == "user"
+
+
+async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: Program, team: str, home: Path) -> None:
+    assert (await shoal("inbox", "send", "alice", "Stop at noon.")).text == "Sent to alice.\n"
+    assert (await shoal("inbox", "send", "alice", "-", stdin=b"two\nlines\n")).code == 0
+    shown = (await shoal("inbox", "show", "alice")).text
+    assert "    Stop at noon.\n" in shown
+    assert "    two\n    lines\n" in shown
+    entries = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
+    assert [(entry["from"], entry["read"]) for entry in entries] == [("user", False)] * 2
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
+    boxes = record.mailboxes("roof")
+    await boxes.mark("alice", [mail.id for mail in await boxes.take("alice")])
+    await record.aclose()
+    assert "no unread mail" in (await shoal("inbox", "show", "alice")).text
+    assert len((await shoal("inbox", "show", "alice", "--all", "--json")).lines[-1]) == 2
+
+
+async def test_teams_are_listed_shown_and_removed(shoal: Program, team: str, home: Path) -> None:
+    assert "roof  2        1" in (await shoal("team", "ls")).text
+    assert (await shoal("team", "ls", "--json")).lines[-1][0]["members"][1]["name"] == "alice"
+    shown = (await shoal("team", "show")).text
+    assert "Builds a roof" in shown
+    assert "alice      active" in shown
+    busy = await shoal("team", "rm", "roof", "--yes")
+    assert (busy.code, "alice" in busy.err, "--force" in busy.err) == (1, True, True)
+    assert (await shoal("team", "rm", "roof")).code == 2  # nobody to ask
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).text == "The team roof is removed.\n"
+    assert not (home / "teams" / "roof").exists()
+    assert not (home / "tasks" / "roof").exists()
+    assert (await shoal("team", "ls")).text == "There are no teams.\n"
+
+
+async def test_what_cannot_be_is_told_in_a_sentence(shoal: Program, team: str, home: Path) -> None:
+    cases = {
+        ("task", "show", "9"): (1, "no task 9"),
+        ("task", "show", "../x"): (1, "not a task id"),
+        ("task", "add", "x", "--blocked-by", "9"): (1, "no task 9"),
+        ("task", "update", "9", "--status", "completed"): (1, "no task 9"),
+        ("task", "update", "9"): (2, "nothing to change"),
+        ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
+        ("task", "ls", "--team", "wall"): (2, "There are: roof."),
+        ("task", "ls", "--team", "../up"): (1, "cannot be a name"),
+        ("inbox", "show", "bob"): (1, "bob"),
+        ("inbox", "send", "bob", "hi"): (1, "bob"),
+        ("team", "show", "wall"): (2, "There are: roof."),
+    }
+    every = await asyncio.gather(*(shoal(*arguments) for arguments in cases))
+    for ran, (arguments, (code, words)) in zip(every, cases.items(), strict=True):
+        assert ran.code == code, (arguments, ran.err)
+        assert words in ran.err, arguments
+        assert ran.err.startswith("shoal: ")
+    assert not list((home / "tasks" / "roof").glob("*.json"))
+
+
+async def test_with_several_teams_one_must_be_named(shoal: Program, team: str, home: Path) -> None:
+    await make_team(home, "wall")
+    ran = await shoal("task", "ls")
+    assert ran.code == 2
+    assert "roof, wall" in ran.err
+    assert (await shoal("task", "ls", "--team", "wall")).code == 0
+
+
+@pytest.mark.parametrize("command", ["team", "task", "inbox"])
+async def test_help_has_examples_and_every_part(shoal: Program, command: str) -> None:
+    said = (await shoal(command, "--help")).text
+    assert f"shoal {command} " in said.partition("Examples:")[2]
+    assert "show" in said

@@ -1,0 +1,225 @@
+"""Teams on files: shapes, names, colours, many at once, and the end of a team."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+from board_kit import other
+
+from shoal.core.clock import SystemClock
+from shoal.core.errors import BadName, NoSuchTeam, RecordError, StoreError, TeamBusy
+from shoal.core.roster import COLORS, Newcomer
+from shoal.stores.files import rosters as rosters_module
+from shoal.stores.files.rosters import FileRosters
+
+
+def newcomer(name="alice", **how):
+    return Newcomer(
+        **{"agent_type": "general", "model": "m", "cwd": "/w", "prompt": "Do it.", **how}, name=name
+    )
+
+
+async def made(rosters, name="roof"):
+    return await rosters.create(name, lead=newcomer("x"), session="s-1", description="A roof")
+
+
+@pytest.fixture
+def rosters(home, clock):
+    return FileRosters(home, clock=clock)
+
+
+def config(home, team="roof"):
+    return json.loads((home / "teams" / team / "config.json").read_bytes())
+
+
+@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09")
+async def test_a_new_team_has_the_known_files(home, rosters, clock):
+    await made(rosters)
+    assert config(home) == {
+        "name": "roof",
+        "description": "A roof",
+        "createdAt": clock.time,
+        "leadAgentId": "team-lead@roof",
+        "leadSessionId": "s-1",
+        "members": [
+            {
+                "agentId": "team-lead@roof",
+                "name": "team-lead",
+                "agentType": "general",
+                "model": "m",
+                "joinedAt": clock.time,
+                "tmuxPaneId": "",
+                "cwd": "/w",
+                "subscriptions": [],
+            }
+        ],
+    }
+    assert (home / "tasks" / "roof" / ".lock").read_bytes() == b""
+    assert (home / "teams" / "roof" / "inboxes").is_dir()
+
+
+@pytest.mark.spec("TEAM-02", "TEAM-09")
+async def test_a_teammate_has_all_its_fields(home, rosters, clock):
+    await made(rosters)
+    await rosters.join("roof", newcomer(prompt="long " * 1000, plan_mode_required=True))
+    assert config(home)["members"][1] == {
+        "agentId": "alice@roof",
+        "name": "alice",
+        "agentType": "general",
+        "model": "m",
+        "prompt": "long " * 1000,
+        "color": "blue",
+        "planModeRequired": True,
+        "joinedAt": clock.time,
+        "tmuxPaneId": "in-process",
+        "cwd": "/w",
+        "subscriptions": [],
+        "backendType": "in-process",
+        "isActive": True,
+    }
+
+
+@pytest.mark.spec("TEAM-01", "TEAM-03")
+async def test_a_taken_name_gets_a_number(home, rosters):
+    assert [(await made(rosters)).name for _ in range(3)] == ["roof", "roof-2", "roof-3"]
+    assert [(await rosters.join("roof", newcomer())).name for _ in range(2)] == ["alice", "alice-2"]
+    assert (await rosters.join("roof", newcomer("team-lead"))).name == "team-lead-2"
+    assert list(await rosters.list()) == ["roof", "roof-2", "roof-3"]
+
+
+@pytest.mark.spec("TEAM-04")
+async def test_colours_follow_the_order_of_spawning_whoever_has_left(home, rosters):
+    await made(rosters)
+    given = []
+    for number in range(10):
+        member = await rosters.join("roof", newcomer(f"a{number}"))
+        given.append(member.color)
+        if number % 2:
+            await rosters.leave("roof", member.name)
+    assert given == [*COLORS, "blue", "green"]
+    assert "color" not in config(home)["members"][0]
+
+
+@pytest.mark.spec("TEAM-06", "USR-15")
+async def test_a_thousand_joins_from_twenty_processes_lose_nobody(home):
+    await made(FileRosters(home, clock=SystemClock()))
+    async with AsyncExitStack() as leave:
+        others = [await leave.enter_async_context(other("join", home, f"p{n}", 50)) for n in range(20)]
+        for each in others:
+            assert await each.heard() == "ready"
+        for each in others:
+            each.go()
+        names = [name for each in others for name in await each.heard()]
+    assert len(set(names)) == 1000
+    assert {member["name"] for member in config(home)["members"]} == {*names, "team-lead"}
+
+
+@pytest.mark.spec("HOM-05", "TEAM-02")
+async def test_fields_of_other_programs_survive(home, rosters):
+    await made(rosters)
+    raw = config(home) | {"leadProcess": {"pid": 7}}
+    raw["members"][0]["theirs"] = [1]
+    (home / "teams" / "roof" / "config.json").write_text(json.dumps(raw))
+    await rosters.join("roof", newcomer())
+    await rosters.change("roof", "alice", is_active=False)
+    after = config(home)
+    assert (after["leadProcess"], after["members"][0]["theirs"]) == ({"pid": 7}, [1])
+    assert after["members"][1]["isActive"] is False
+
+
+async def test_an_identity_cannot_be_changed_and_an_unknown_member_is_named(rosters):
+    await made(rosters)
+    with pytest.raises(RecordError, match="joined_at"):
+        await rosters.change("roof", "team-lead", joined_at=1)
+    with pytest.raises(RecordError, match="nobody"):
+        await rosters.change("roof", "nobody", is_active=True)
+    with pytest.raises(NoSuchTeam):
+        await rosters.join("none", newcomer())
+    assert await rosters.read("none") is None
+
+
+async def test_a_broken_roster_is_set_aside_and_told(home, clock):
+    told: list[str] = []
+    rosters = FileRosters(home, clock=clock, report=told.append)
+    await made(rosters)
+    (home / "teams" / "roof" / "config.json").write_text('{"members": [')
+    assert await rosters.read("roof") is None
+    assert len(told) == 1
+    aside = home / "teams" / "roof" / f"config.json.corrupt-{clock.time}"
+    assert aside.read_text() == '{"members": ['
+    assert aside.name in told[0]
+
+
+async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
+    await made(rosters)
+    await rosters.join("roof", newcomer())
+    with pytest.raises(TeamBusy, match="alice"):
+        await rosters.delete("roof")
+    assert (await rosters.read("roof")).member("alice") is not None
+    await rosters.change("roof", "alice", is_active=False)
+    await rosters.delete("roof")
+    for place in ("teams", "tasks", "shoal/teams", "shoal/tasks"):
+        assert not (home / place / "roof").exists()
+    assert (await made(rosters)).name == "roof"
+
+
+@pytest.mark.spec("USR-15")
+async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, rosters, monkeypatch):
+    await made(rosters)
+    with monkeypatch.context() as cut:
+        cut.setattr(rosters_module, "_remove_tree", _die)
+        with pytest.raises(SystemExit):
+            await rosters.delete("roof")
+    assert (home / "teams" / "roof" / "config.json").exists()
+    assert await rosters.read("roof") is None
+    assert list(await rosters.list()) == []
+    assert (await made(rosters)).name == "roof"
+    assert len((await rosters.read("roof")).members) == 1
+
+
+def _die(*_):
+    raise SystemExit
+
+
+async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home, rosters):
+    (home / "tasks" / "roof").mkdir(parents=True)
+    (home / "tasks" / "roof" / "1.json").write_text("{}")
+    assert (await made(rosters)).name == "roof-2"
+    assert (home / "tasks" / "roof" / "1.json").exists()
+
+
+@pytest.mark.spec("TEAM-09")
+async def test_a_team_whose_name_is_a_uuid_is_read(home, rosters):
+    name = "0b9d2f5c-3e0b-4a66-9d7a-6f0f5d1f4c11"
+    (home / "teams" / name).mkdir(parents=True)
+    (home / "teams" / name / "config.json").write_text('{"name": "x", "members": [{"name": "team-lead"}]}')
+    assert list(await rosters.list()) == [name]
+    assert (await rosters.read(name)).members[0].agent_id == f"team-lead@{name}"
+
+
+@pytest.mark.spec("HOM-04", "USR-29")
+async def test_hostile_names_make_nothing(home, rosters, tmp_path):
+    for name in ("../up", "a/b", "", "..", "a\0b", "-x", "x" * 65, "~", "$(id)", "a;b"):
+        with pytest.raises(BadName):
+            await made(rosters, name)
+        with pytest.raises(BadName):
+            await rosters.read(name)
+    assert list(await rosters.list()) == []
+    assert {path.name for path in tmp_path.rglob("*")} <= {"home", "shoal", "teams.lock"}
+
+
+@pytest.mark.spec("USR-29")
+async def test_a_link_in_place_of_a_team_leads_nowhere(home, rosters, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config.json").write_text('{"name": "x", "members": []}')
+    (home / "teams").mkdir(parents=True)
+    (home / "teams" / "roof").symlink_to(outside)
+    with pytest.raises(StoreError, match="link"):
+        await rosters.read("roof")
+    with pytest.raises(StoreError, match="link"):
+        await rosters.join("roof", newcomer())
+    assert (await made(rosters)).name == "roof-2"
+    assert [path.name for path in outside.iterdir()] == ["config.json"]

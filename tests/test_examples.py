@@ -1,0 +1,27 @@
+"""The examples run as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.spec("SRF-03")
+def test_the_team_example_creates_spawns_collaborates_and_shuts_down() -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / "team.py")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "created greeters"
+    assert "  #2 Check the greeting (after 1)" in lines
+    assert {"spawned anna@greeters (blue)", "spawned ben@greeters (green)"} <= set(lines)
+    reports = [line.partition(": ")[2] for line in lines if line.startswith(("anna", "ben"))]
+    assert reports == ["#1 Write the greeting: Write is done.", "#2 Check the greeting: Read is done."]
+    assert "board: {'1': 'completed', '2': 'completed'}" in lines
+    assert lines[-1] == "shut down; left in the project: hello"

@@ -1,0 +1,258 @@
+"""The task tools on a real board, and in a real session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.app.record import AgentsRecord
+from shoal.core.clock import SystemClock
+from shoal.core.events import ToolReturned
+from shoal.core.identity import Identity
+from shoal.core.ids import LEAD, AgentId, Ids, SessionId
+from shoal.core.messages import ToolUse
+from shoal.core.roster import Newcomer
+from shoal.core.tools import Outcome, Site
+from shoal.models.scripted import ScriptedModel
+from shoal.tools.tasks import task_tools
+
+
+class Room:
+    """Agents of one team, each with a site of its own, on one record."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
+        tools = task_tools(self.record.board_of, self.record.tell_assigned)
+        self.tools = {tool.schema.name: tool for tool in tools}
+        self.board = self.record.board("roof")
+
+    def site(self, name: str) -> Site:
+        lead = name == "team-lead"
+        agent = Identity(
+            session=SessionId("s"), agent=LEAD if lead else AgentId(f"{name}@roof"), name=name, team="roof"
+        )
+        absent: Any = None
+        return Site(
+            call_id="c",
+            agent=agent,
+            workspace=absent,
+            processes=absent,
+            desk=absent,
+            results=absent,
+            clock=SystemClock(),
+            ids=Ids(2),
+            progress=absent,
+            env={},
+        )
+
+    async def call(self, tool: str, by: str = "alice", **arguments: Any) -> Outcome:
+        return await self.tools[tool].run(arguments, self.site(by))
+
+    async def text(self, tool: str, by: str = "alice", **arguments: Any) -> str:
+        outcome = await self.call(tool, by, **arguments)
+        assert not outcome.is_error, outcome.content
+        return str(outcome.content)
+
+    async def failure(self, tool: str, by: str = "alice", **arguments: Any) -> str:
+        outcome = await self.call(tool, by, **arguments)
+        assert outcome.is_error, outcome.content
+        return str(outcome.content)
+
+    async def fill(self, count: int) -> None:
+        for number in range(1, count + 1):
+            await self.text("TaskCreate", subject=f"Task {number}", description=f"Do {number}.")
+
+    async def member(self, name: str) -> None:
+        newcomer = Newcomer(name=name, agent_type="general", model="m", cwd="/", prompt="work")
+        await self.record.rosters.join("roof", newcomer)
+        await self.record.mailboxes("roof").open(name)
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncIterator[Room]:
+    room = Room(tmp_path / "home")
+    lead = Newcomer(name="x", agent_type="general", model="m", cwd="/", prompt="")
+    await room.record.rosters.create("roof", lead=lead, session="s", description=None)
+    yield room
+    await room.record.aclose()
+
+
+@pytest.mark.spec("TSK-01")
+def test_the_inputs_have_the_names_that_models_know(room: Room) -> None:
+    inputs = {name: tool.schema.input_schema for name, tool in room.tools.items()}
+    properties = {name: set(schema.get("properties", {})) for name, schema in inputs.items()}
+    assert properties == {
+        "TaskCreate": {"subject", "description", "activeForm", "metadata"},
+        "TaskGet": {"taskId"},
+        "TaskList": set(),
+        "TaskUpdate": {
+            "taskId",
+            "subject",
+            "description",
+            "activeForm",
+            "status",
+            "addBlocks",
+            "addBlockedBy",
+            "owner",
+            "metadata",
+        },
+    }
+    required = {name: set(schema.get("required", ())) for name, schema in inputs.items()}
+    assert required["TaskCreate"] == {"subject", "description"}
+    assert required["TaskGet"] == required["TaskUpdate"] == {"taskId"}
+    assert {name for name, tool in room.tools.items() if tool.reads_only} == {"TaskGet", "TaskList"}
+
+
+@pytest.mark.spec("TSK-01", "TSK-10")
+async def test_a_task_is_made_read_listed_and_changed(room: Room) -> None:
+    await room.text("TaskCreate", subject="One", description="All of it", metadata={"a": 1, "b": 2})
+    await room.text("TaskUpdate", taskId="1", metadata={"a": None, "c": [3]}, subject="First")
+    assert "All of it" in await room.text("TaskGet", taskId="1")
+    listed = await room.call("TaskList")
+    assert listed.content == "#1 pending: First"
+    assert listed.data is not None
+    assert listed.data["tasks"][0]["metadata"] == {"b": 2, "c": [3]}
+    assert "nothing" in (await room.failure("TaskUpdate", taskId="1")).lower()
+
+
+@pytest.mark.spec("TSK-11", "TSK-05")
+@pytest.mark.parametrize("wish", [{"owner": "alice"}, {"status": "in_progress"}])
+async def test_to_take_a_task_is_to_claim_it(room: Room, wish: dict[str, str]) -> None:
+    await room.fill(1)
+    assert "yours" in await room.text("TaskUpdate", taskId="1", **wish)
+    task = await room.board.get("1")
+    assert (task.owner, task.status, task.attempt is not None) == ("alice", "in_progress", True)
+    assert "alice" in await room.failure("TaskUpdate", "bob", taskId="1", status="in_progress")
+    assert "yours" in await room.text("TaskUpdate", taskId="1", **wish)
+    await room.text("TaskUpdate", taskId="1", status="completed")
+    assert "completed" in await room.failure("TaskUpdate", taskId="1", owner="alice")
+
+
+@pytest.mark.spec("TSK-03", "TSK-04", "TSK-12")
+async def test_what_cannot_be_is_refused_with_what_to_do(room: Room) -> None:
+    await room.fill(2)
+    await room.text("TaskUpdate", taskId="2", addBlockedBy=["1"])
+    assert "1" in await room.failure("TaskUpdate", taskId="2", status="in_progress")
+    assert "forever" in await room.failure("TaskUpdate", taskId="1", addBlockedBy=["2"])
+    assert "itself" in await room.failure("TaskUpdate", taskId="1", addBlocks=["1"])
+    assert "no task 9" in await room.failure("TaskUpdate", taskId="1", addBlocks=["9"])
+    assert "no task 9" in await room.failure("TaskGet", taskId="9")
+    assert "TaskList" in await room.failure("TaskUpdate", taskId="9", status="in_progress")
+    assert "not a task id" in await room.failure("TaskGet", taskId="../1")
+    assert "taskID" in await room.failure("TaskGet", taskID="1")
+    assert [task.blocks for task in await room.board.list()] == [("2",), ()]
+
+
+async def test_a_claim_with_a_bad_rest_leaves_the_task_free(room: Room) -> None:
+    await room.fill(1)
+    await room.failure("TaskUpdate", taskId="1", status="in_progress", addBlockedBy=["7"])
+    task = await room.board.get("1")
+    assert (task.status, task.owner) == ("pending", None)
+
+
+@pytest.mark.spec("TSK-06")
+async def test_completing_says_what_became_free(room: Room) -> None:
+    await room.fill(3)
+    await room.text("TaskUpdate", taskId="1", addBlocks=["2", "3"])
+    await room.text("TaskUpdate", taskId="1", status="in_progress")
+    assert "2, 3" in await room.text("TaskUpdate", taskId="1", status="completed")
+
+
+@pytest.mark.spec("USR-25")
+async def test_who_lost_a_task_cannot_complete_it(room: Room) -> None:
+    await room.fill(1)
+    await room.text("TaskUpdate", taskId="1", status="in_progress")
+    await room.board.release_all("alice")
+    await room.text("TaskUpdate", "bob", taskId="1", status="in_progress")
+    assert "bob" in await room.failure("TaskUpdate", taskId="1", status="completed")
+    await room.board.release_all("bob")
+    assert "no longer held" in await room.failure("TaskUpdate", taskId="1", status="completed")
+    assert (await room.board.get("1")).status == "pending"
+
+
+async def test_the_lead_may_end_what_another_works_on(room: Room) -> None:
+    await room.fill(1)
+    await room.text("TaskUpdate", taskId="1", status="in_progress")
+    await room.text("TaskUpdate", "team-lead", taskId="1", status="completed")
+    assert (await room.board.get("1")).status == "completed"
+
+
+@pytest.mark.spec("TSK-02")
+async def test_deleted_is_for_good(room: Room) -> None:
+    await room.fill(2)
+    await room.text("TaskUpdate", taskId="2", addBlockedBy=["1"])
+    await room.text("TaskUpdate", taskId="1", status="deleted")
+    assert await room.text("TaskList") == "#2 pending: Task 2"
+    assert "no task 1" in await room.failure("TaskUpdate", taskId="1", status="pending")
+
+
+@pytest.mark.spec("TSK-08", "TSK-11")
+async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room: Room) -> None:
+    await room.member("alice")
+    await room.member("bob")
+    await room.fill(2)
+    await room.text("TaskUpdate", "team-lead", taskId="1", owner="bob")
+    await room.text("TaskUpdate", "bob", taskId="2", owner="bob")
+    (mail,) = await room.record.mailboxes("roof").take("bob")
+    body = json.loads(mail.text)
+    assert (mail.sender, mail.summary, mail.color) == ("team-lead", None, None)
+    assert body.pop("timestamp") == mail.timestamp
+    assert body == {
+        "type": "task_assignment",
+        "taskId": "1",
+        "subject": "Task 1",
+        "description": "Do 1.",
+        "assignedBy": "team-lead",
+    }
+    assert (await room.board.get("1")).status == "pending"
+
+
+@pytest.mark.spec("TSK-03")
+async def test_many_updates_at_once_lose_nothing(room: Room) -> None:
+    await room.fill(7)
+    async with asyncio.TaskGroup() as group:
+        for number in range(2, 8):
+            group.create_task(room.text("TaskUpdate", taskId=str(number), addBlockedBy=["1"]))
+            group.create_task(room.text("TaskUpdate", taskId="1", metadata={f"k{number}": number}))
+    task = await room.board.get("1")
+    assert sorted(task.blocks) == ["2", "3", "4", "5", "6", "7"]
+    assert len(task.metadata) == 6
+
+
+@pytest.mark.spec("TSK-13", "TSK-03")
+async def test_a_session_without_a_team_has_its_own_board_and_six_calls_of_one_turn_all_count(
+    tmp_path: Path,
+) -> None:
+    def call(tool: str, number: int, **arguments: Any) -> ToolUse:
+        return ToolUse(id=f"{tool}-{number}", name=tool, input=arguments)
+
+    mind: list[Any] = [
+        tuple(call("TaskCreate", n, subject=f"Task {n}", description="") for n in range(1, 8)),
+        tuple(call("TaskUpdate", n, taskId=str(n), addBlockedBy=["1"]) for n in range(2, 8)),
+        tuple(call("TaskGet", n, taskId=str(n)) for n in range(1, 8)),
+        "done",
+    ]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind)) as session:
+        returned = [event async for event in session.run("go") if isinstance(event, ToolReturned)]
+        name = str(session.id)
+    assert [event.result.is_error for event in returned] == [False] * 20
+    directory = Path(os.environ["SHOAL_HOME"]) / "tasks" / name
+    first = json.loads((directory / "1.json").read_bytes())
+    assert sorted(first["blocks"]) == ["2", "3", "4", "5", "6", "7"]
+
+
+async def test_a_session_that_keeps_nothing_leaves_no_board(tmp_path: Path) -> None:
+    create = ToolUse(id="c", name="TaskCreate", input={"subject": "One", "description": ""})
+    model = ScriptedModel([create, "done"])
+    async with shoal.open(cwd=tmp_path, model=model, persist=False) as session:
+        returned = [event async for event in session.run("go") if isinstance(event, ToolReturned)]
+    assert not returned[0].result.is_error
+    assert not (Path(os.environ["SHOAL_HOME"]) / "tasks").exists()

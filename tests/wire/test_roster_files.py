@@ -1,0 +1,201 @@
+"""config.json: both forms read, what we do not know of teams and members kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import few, texts, unknown_fields, values
+from msgspec.structs import replace
+
+from shoal.core.roster import Member, Team
+from shoal.wire.foreign import Invalid
+from shoal.wire.roster import TeamFile, read_team, team_bytes
+
+LEAD = {
+    "agentId": "team-lead@t",
+    "name": "team-lead",
+    "agentType": "team-lead",
+    "model": "big",
+    "joinedAt": 1770535107409,
+    "tmuxPaneId": "",
+    "cwd": "/project",
+    "subscriptions": [],
+}
+TEAMMATE = {
+    "agentId": "ann@t",
+    "name": "ann",
+    "agentType": "general-purpose",
+    "model": "big",
+    "prompt": "You look after\nthe roof.",
+    "color": "blue",
+    "planModeRequired": False,
+    "joinedAt": 1770535144590,
+    "tmuxPaneId": "%14",
+    "cwd": "/project",
+    "subscriptions": [],
+    "backendType": "tmux",
+    "isActive": True,
+}
+CONFIG = {
+    "name": "t",
+    "description": "mends roofs",
+    "createdAt": 1770535107409,
+    "leadAgentId": "team-lead@t",
+    "leadSessionId": "c93b690c-0000-4000-8000-d9451b749ac2",
+    "members": [LEAD, TEAMMATE],
+}
+
+members = st.builds(
+    Member,
+    agent_id=texts.filter(bool),
+    name=st.sampled_from(["ann", "bob", "cid", "team-lead"]),
+    agent_type=texts,
+    model=texts,
+    joined_at=st.integers(0, 2**53),
+    cwd=texts,
+    tmux_pane_id=texts,
+    subscriptions=st.lists(texts, max_size=2).map(tuple),
+    prompt=st.none() | texts,
+    color=st.none() | texts,
+    plan_mode_required=st.none() | st.booleans(),
+    backend_type=st.none() | texts,
+    is_active=st.none() | st.booleans(),
+)
+teams = st.builds(
+    Team,
+    name=st.just("t"),
+    description=st.none() | texts,
+    created_at=st.integers(0, 2**53),
+    lead_agent_id=texts.filter(bool),
+    lead_session_id=texts,
+    members=st.lists(members, unique_by=lambda member: member.name, max_size=3).map(tuple),
+)
+
+
+def read(content, name="t") -> TeamFile:
+    found = read_team(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
+    assert isinstance(found, TeamFile), found
+    return found
+
+
+@pytest.mark.spec("TEAM-02", "TEAM-09")
+def test_a_roster_has_the_fields_of_the_protocol():
+    team = read(CONFIG).team
+    lead, ann = team.members
+    assert (team.name, team.description, team.created_at) == ("t", "mends roofs", 1770535107409)
+    assert (lead.name, lead.prompt, lead.color, lead.is_active) == ("team-lead", None, None, None)
+    assert (ann.prompt, ann.color, ann.tmux_pane_id, ann.backend_type) == (
+        "You look after\nthe roof.",
+        "blue",
+        "%14",
+        "tmux",
+    )
+    found = json.loads(team_bytes(team))
+    assert found == CONFIG
+    assert list(found["members"][0]) == [name for name in TEAMMATE if name in LEAD]
+
+
+@few
+@given(teams)
+def test_a_written_roster_reads_as_it_was(team):
+    assert read(team_bytes(team)).team == team
+
+
+@pytest.mark.spec("HOM-05")
+@few
+@given(
+    before=teams,
+    after=teams,
+    unknown=unknown_fields(*CONFIG),
+    of_members=st.lists(unknown_fields(*TEAMMATE), min_size=3, max_size=3),
+)
+def test_a_rewrite_keeps_what_it_does_not_know_of_the_team_and_its_members(
+    before, after, unknown, of_members
+):
+    config = json.loads(team_bytes(before))
+    config["members"] = [
+        {**more, **member} for more, member in zip(of_members, config["members"], strict=False)
+    ]
+    unknown_of = {member["name"]: more for more, member in zip(of_members, config["members"], strict=False)}
+    rewritten = read({**unknown, **config}).rewritten(after)
+    found = json.loads(rewritten)
+    assert {name: value for name, value in found.items() if name not in CONFIG} == unknown
+    for member in found["members"]:
+        more = {name: value for name, value in member.items() if name not in TEAMMATE}
+        assert more == unknown_of.get(member["name"], {})
+    assert read(rewritten).team == after
+
+
+def test_members_that_did_not_change_stay_byte_for_byte():
+    odd = b'{"name":"bob","joinedAt":1.50e3,"extra":  1.0}'
+    content = b'{"members":[{"name":"ann"},%b]}' % odd
+    file = read(content)
+    ann, bob = file.team.members
+    found = file.rewritten(replace(file.team, members=(replace(ann, is_active=True), bob)))
+    assert b'"joinedAt": 1.50e3' in found
+    assert json.loads(found)["members"][0]["isActive"] is True
+
+
+def test_the_late_form_is_read_and_its_fields_stay():
+    process = {"pid": 7, "pidSpace": "host", "claimedAt": 1, "procStart": "2"}
+    late = {name: value for name, value in CONFIG.items() if name != "description"}
+    late["leadProcess"] = process
+    late["members"] = [
+        {**LEAD, "backendType": "in-process", "tmuxPaneId": "leader"},
+        {**TEAMMATE, "tmuxPaneId": ""},
+        TEAMMATE,
+    ]
+    file = read(late)
+    assert file.team.description is None
+    assert [(member.name, member.tmux_pane_id) for member in file.team.members] == [
+        ("team-lead", "leader"),
+        ("ann", "%14"),
+    ]
+    found = json.loads(file.rewritten(file.team))
+    assert found["leadProcess"] == process
+    assert "description" not in found
+
+
+def test_a_member_half_written_is_read_as_far_as_it_goes():
+    (member,) = read({**CONFIG, "members": [{"name": "ann"}]}).team.members
+    assert (member.agent_id, member.tmux_pane_id, member.is_active) == ("ann@t", "", None)
+
+
+def test_a_member_of_a_wrong_shape_is_set_aside_and_stays_in_the_file():
+    file = read({**CONFIG, "members": [LEAD, {"nickname": "x"}, TEAMMATE]})
+    assert [member.name for member in file.team.members] == ["team-lead", "ann"]
+    assert [rejected.reason for rejected in file.rejected] == ["object missing required field `name`"]
+    changed = replace(file.team, members=file.team.members[:1])
+    assert json.loads(file.rewritten(changed))["members"] == [LEAD, {"nickname": "x"}]
+
+
+@pytest.mark.spec("TEAM-09")
+def test_a_team_is_called_as_its_directory_whatever_the_file_says():
+    uuid = "c93b690c-0000-4000-8000-d9451b749ac2"
+    file = read({**CONFIG, "name": "Our Team!"}, uuid)
+    assert file.team.name == uuid
+    assert json.loads(file.rewritten(file.team))["name"] == "Our Team!"
+
+
+def test_half_a_surrogate_pair_and_a_byte_order_mark_are_read():
+    config = {**CONFIG, "members": [LEAD, {**TEAMMATE, "prompt": "half \ud83d", "extra": 1}]}
+    file = read(b"\xef\xbb\xbf" + json.dumps(config).encode())
+    assert json.loads(file.rewritten(file.team)) == config
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"members":{}}', b'{"members":[],"createdAt":"x"}', b"\xff"]
+)
+def test_what_is_no_roster_is_invalid_with_a_reason(content):
+    found = read_team(content, "t")
+    assert isinstance(found, Invalid)
+    assert found.reason
+
+
+@few
+@given(st.binary(max_size=60) | values.map(lambda value: json.dumps({"members": value}).encode()))
+def test_no_file_makes_the_reader_fall_over(content):
+    assert isinstance(read_team(content, "t"), TeamFile | Invalid)

@@ -1,0 +1,197 @@
+"""Task files: both forms read, what we do not know kept, wrong shapes named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import few, texts, unknown_fields, values
+from msgspec.structs import replace
+
+from shoal.core.tasks import ATTEMPT, Task
+from shoal.wire.foreign import Invalid
+from shoal.wire.tasks import TaskFile, read_task, task_bytes
+
+KNOWN = (
+    "id",
+    "subject",
+    "description",
+    "activeForm",
+    "status",
+    "owner",
+    "blocks",
+    "blockedBy",
+    "metadata",
+)
+FULL = {
+    "id": "7",
+    "subject": "Mend the roof",
+    "description": "before the rain",
+    "activeForm": "Mending the roof",
+    "status": "in_progress",
+    "owner": "ann",
+    "blocks": ["9", "10"],
+    "blockedBy": ["3"],
+    "metadata": {"area": "roof"},
+}
+
+ids = st.integers(1, 10**6).map(str)
+tasks = st.builds(
+    Task,
+    id=ids,
+    subject=texts,
+    description=texts,
+    active_form=texts,
+    status=st.sampled_from(["pending", "in_progress", "completed"]),
+    owner=st.none() | st.sampled_from(["ann", "bob"]),
+    blocks=st.lists(ids, unique=True, max_size=3).map(tuple),
+    blocked_by=st.lists(ids, unique=True, max_size=3).map(tuple),
+    metadata=st.dictionaries(texts, values, max_size=3),
+)
+
+
+def read(content) -> TaskFile:
+    found = read_task(content if isinstance(content, bytes) else json.dumps(content).encode())
+    assert isinstance(found, TaskFile), found
+    return found
+
+
+@pytest.mark.spec("TSK-01")
+def test_a_task_file_has_the_fields_of_the_protocol():
+    task = read(FULL).task
+    assert (task.id, task.status, task.owner, task.blocks, task.blocked_by) == (
+        "7",
+        "in_progress",
+        "ann",
+        ("9", "10"),
+        ("3",),
+    )
+    assert (task.subject, task.active_form, task.metadata) == (
+        FULL["subject"],
+        FULL["activeForm"],
+        {"area": "roof"},
+    )
+    assert json.loads(task_bytes(task)) == FULL
+
+
+@pytest.mark.spec("TSK-01")
+def test_a_new_task_has_neither_owner_nor_metadata():
+    assert json.loads(task_bytes(Task(id="1", subject="s", description="d"))) == {
+        "id": "1",
+        "subject": "s",
+        "description": "d",
+        "activeForm": "",
+        "status": "pending",
+        "blocks": [],
+        "blockedBy": [],
+    }
+
+
+@few
+@given(tasks)
+def test_a_written_task_reads_as_it_was(task):
+    assert read(task_bytes(task)).task == task
+
+
+@pytest.mark.spec("TSK-12", "HOM-05")
+@few
+@given(before=tasks, after=tasks, unknown=unknown_fields(*KNOWN), ascii_only=st.booleans())
+def test_a_rewrite_keeps_every_field_it_does_not_know(before, after, unknown, ascii_only):
+    content = json.dumps(
+        {**unknown, **json.loads(task_bytes(before))}, ensure_ascii=ascii_only, indent=2
+    ).encode(errors="surrogatepass")
+    after = replace(after, id=before.id)
+    rewritten = read(content).rewritten(after)
+    found = json.loads(rewritten)
+    assert {name: value for name, value in found.items() if name not in KNOWN} == unknown
+    assert read(rewritten).task == after
+
+
+@pytest.mark.spec("TSK-12")
+def test_a_rewrite_keeps_even_the_spelling_of_foreign_numbers():
+    numbers = b'{"createdAt":1.50,"n":123456789012345678901234567890,'
+    content = numbers + b'"id":"1","subject":"s","status":"pending"}'
+    file = read(content)
+    rewritten = file.rewritten(replace(file.task, status="completed"))
+    assert rewritten.startswith(numbers)
+    assert read(rewritten).task.status == "completed"
+
+
+def test_a_task_given_back_loses_its_owner_and_its_attempt_in_the_file():
+    file = read({**FULL, "metadata": {ATTEMPT: "a1"}})
+    assert file.task.attempt == "a1"
+    found = json.loads(file.rewritten(replace(file.task, status="pending", owner=None, metadata={})))
+    assert "owner" not in found
+    assert "metadata" not in found
+
+
+@pytest.mark.spec("TSK-02")
+def test_a_task_stored_as_deleted_is_absent():
+    assert read_task(json.dumps({**FULL, "status": "deleted"}).encode()) is None
+
+
+@pytest.mark.parametrize("absent", ["description", "activeForm", "owner", "blocks", "blockedBy", "metadata"])
+def test_what_may_be_missing_or_null_is_empty(absent):
+    without = {name: value for name, value in FULL.items() if name != absent}
+    assert read(without).task == read({**FULL, absent: None}).task
+
+
+def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read():
+    task = {**FULL, "subject": "half \ud83d"}
+    content = b"\xef\xbb\xbf" + json.dumps(task).encode()
+    file = read(content)
+    assert file.task.subject == "half \ud83d"
+    assert json.loads(file.rewritten(file.task))["subject"] == "half \ud83d"
+    raw_bytes = json.dumps(task, ensure_ascii=False).encode(errors="surrogatepass")
+    assert read(raw_bytes).task.subject == "half \ud83d"
+
+
+def test_references_that_cannot_be_ids_are_passed_over():
+    assert read({**FULL, "blocks": ["../../etc", "4", "04", "4"]}).task.blocks == ("4",)
+
+
+@pytest.mark.spec("TSK-12")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"  \n",
+        b"{",
+        b'{"id":"7","subj',
+        b"\xff\xfe\xfa",
+        b"null",
+        b"[]",
+        b'"7"',
+        b"[" * 100_000,
+        b"\xef\xbb\xbf" + b"[" * 100_000,
+        json.dumps({**FULL, "id": 7}).encode(),
+        json.dumps({**FULL, "id": "../7"}).encode(),
+        json.dumps({**FULL, "status": "done"}).encode(),
+        json.dumps({**FULL, "subject": None}).encode(),
+        json.dumps({**FULL, "blocks": "9"}).encode(),
+        json.dumps({**FULL, "metadata": []}).encode(),
+        json.dumps({**FULL, "owner": {}}).encode(),
+        json.dumps({name: value for name, value in FULL.items() if name != "status"}).encode(),
+    ],
+    ids=lambda content: repr(content[:40]),
+)
+def test_what_is_no_task_is_invalid_with_a_reason(content):
+    found = read_task(content)
+    assert isinstance(found, Invalid)
+    assert found.reason
+
+
+@few
+@given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
+def test_no_file_makes_the_reader_fall_over(content):
+    assert read_task(content) is None or isinstance(read_task(content), TaskFile | Invalid)
+
+
+def test_a_file_that_holds_another_task_than_its_name_says_is_invalid():
+    content = json.dumps(FULL).encode()
+    assert isinstance(read_task(content, "7"), TaskFile)
+    found = read_task(content, "8")
+    assert isinstance(found, Invalid)
+    assert "'7'" in found.reason
