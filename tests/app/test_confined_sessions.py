@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(person / ".gitconfig"))
     (person / ".gitconfig").write_text("[user]\nname = a\nemail = a@b\n[init]\ndefaultBranch = main\n")
-    made = person / "work/project"
+    made = person / "code/project"
     made.mkdir(parents=True)
     return made
 
@@ -164,7 +164,7 @@ async def test_granted_and_writable_directories_are_written_and_hidden_ones_not_
     for name in ("granted", "cache", "private"):
         (project.parent / name).mkdir()
         (project.parent / name / "file").write_text(name)
-    configure(writable=[str(project.parent / "cache")], hidden=["~/work/private"], network=False)
+    configure(writable=[str(project.parent / "cache")], hidden=["~/code/private"], network=False)
     (wrote, seen), _ = await commands(
         project,
         "echo x > ../granted/new && echo x > ../cache/new && echo wrote",
