@@ -132,7 +132,7 @@ async def test_background_commands_end_with_the_session(tmp_path: Path) -> None:
             shell = await start(bench, f"trap '' TERM; echo $$ >> {pids}; echo up; sleep 60; sleep 60")
             await written(shell, "up")
     assert [shell.status for shell in bench.shells.list()] == ["stopped"] * 3
-    assert bench.ended == list(bench.shells.list())
+    assert sorted(shell.id for shell in bench.ended) == sorted(shell.id for shell in bench.shells.list())
     assert not [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]
 
 
