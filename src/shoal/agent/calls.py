@@ -16,6 +16,7 @@ from shoal.core.decisions import Allow, Ask, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
+from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.tools import Outcome, Site, Tool, failed
 
@@ -107,9 +108,9 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
     match agent.permissions.decide(call, tool, agent.identity):
         case Allow():
             return call
-        case Deny(reason):
+        case Deny(reason=reason):
             return await _refused(agent, call, reason)
-        case Ask(reason, rule):
+        case Ask(reason=reason, suggestions=suggestions):
             question = MayRun(
                 id=agent.ids.short(),
                 agent=agent.identity.agent,
@@ -117,7 +118,8 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
                 tool=call.name,
                 input=call.input,
                 reason=reason,
-                rule=rule,
+                rule=for_session(suggestions),
+                suggestions=suggestions,
             )
     try:
         reply = await agent.surroundings.desk.ask(question)

@@ -16,32 +16,37 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.history import History, open_history
+from shoal.app.keeping import keep, settings_path
+from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, left_of, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
+from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
 from shoal.models.stand_ins import StandIns
+from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
-from shoal.policy.rules import Rule, parse_rule
 from shoal.runs.control import ControlServer
 from shoal.runs.desk import FileDesk
 from shoal.runs.inlet import Steering
 from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.tools.plan import Planning, plan_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
@@ -124,7 +129,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    tools = all_tools(reach.shells, between, options.tools)
+    planning = Planning(
+        reach.permissions,
+        directory=settings.home / "plans",
+        ids=ids.branch(),
+        approver=lambda: settings.own.plan_approver,
+        write=write_whole,
+    )
+    tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(
@@ -137,7 +149,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             instead=options.system_prompt,
             also=options.append_system_prompt,
         ),
-        tools=left_of(tools, options.disallowed_tools),
+        tools=left_of(only(tools, options.available_tools), options.disallowed_tools),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -184,7 +196,7 @@ async def _reach(
     ids: Ids,
     leave: AsyncExitStack,
 ) -> _Reach:
-    granted = (*options.add_dirs, *map(Path, settings.permissions.additional_directories))
+    granted = (*options.add_dirs, *settings.standing.directories)
 
     def changed(turn: int, path: Path) -> None:
         session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
@@ -211,7 +223,7 @@ async def _reach(
     shells.confine(confined)
     return _Reach(
         workspace=workspace,
-        permissions=_permissions(options, settings, workspace, record.directory),
+        permissions=_permissions(options, settings, workspace, record.directory, session),
         desk=desk,
         processes=processes,
         shells=await _entered(shells, options, leave),
@@ -284,22 +296,38 @@ def _record(
 
 
 def _permissions(
-    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path
+    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
 ) -> RulePermissions:
-    def rules(kind: str, flags: tuple[str, ...] = ()) -> list[Rule]:
-        source = settings.origin(f"permissions.{kind}")
-        given = [parse_rule(rule, source) for rule in getattr(settings.permissions, kind)]
-        return [*(parse_rule(rule, "the command line") for rule in flags), *given]
-
+    live = LiveSettings(
+        settings,
+        cwd=workspace.root,
+        given=options.settings,
+        allow=rules_in(options.allowed_tools),
+        deny=rules_in(options.disallowed_tools),
+        note=session.note,
+    )
     mode = options.mode or settings.permissions.default_mode or "default"
     return RulePermissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
-        allow=rules("allow", rules_in(options.allowed_tools)),
-        ask=rules("ask"),
-        deny=rules("deny", rules_in(options.disallowed_tools)),
+        standing=live,
         readable=[directory / "results"],
+        home=settings.home,
+        answers=_answers(settings, workspace.root, session),
+        may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
     )
+
+
+def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
+    def kept(update: Suggestion) -> None:
+        try:
+            keep(update, settings_path(update.destination, settings, cwd))
+        except ShoalError as error:
+            session.note(f"It could not be kept, and holds for this session alone: {error}")
+            answers.add(update)
+
+    answers = SessionAnswers(kept, session.note)
+    return answers
 
 
 def _between_agents(

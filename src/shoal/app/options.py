@@ -26,6 +26,8 @@ class Options(Struct, frozen=True, kw_only=True):
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
+    available_tools: Sequence[str] | None = None
+    """The only tools the agent is given, of the built-in ones and the caller's own; None is all."""
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None

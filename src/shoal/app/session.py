@@ -159,7 +159,8 @@ class Session:
         self.agent.model = new
 
     def set_mode(self, mode: Mode) -> None:
-        self.parts.permissions.mode = mode
+        """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
+        self.parts.permissions.set_mode(mode)
 
     def turns(self) -> tuple[TurnTaken, ...]:
         """The turns one can go back before, oldest first; none where nothing is kept."""

@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.standing import standing_rules
 from shoal.core.errors import SettingsError
 from shoal.core.secrets import Secrets
+from shoal.policy.rules import Standing
 from shoal.wire.settings import (
     Document,
+    Kind,
     Own,
     Rules,
     SandboxSettings,
@@ -78,6 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The environment of this process, as it was."""
     documents: tuple[Document, ...]
     """The files read, the strongest first."""
+    standing: Standing
+    """The permission rules of all of them, each with the place it stands at."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -175,6 +180,7 @@ def load_settings(
         ),
         environ=environ,
         documents=documents,
+        standing=standing_rules(documents, cwd),
     )
 
 
@@ -224,38 +230,42 @@ def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
 
 
 def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]) -> Iterator[Document]:
-    for path in managed:
-        yield from _from_file(path, trusted=True)
-    if given is not None:
-        yield _given(given, cwd)
+    files = settings_files(home, cwd, given, managed)
+    for path, kind in files[: len(managed)]:
+        yield from _from_file(path, kind)
+    if given is not None and given.lstrip().startswith("{"):
+        yield read_document(given, name="--settings", kind="command line", path=None)
+    for path, kind in files[len(managed) :]:
+        yield from _from_file(path, kind)
+
+
+def settings_files(
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED
+) -> tuple[tuple[Path, Kind], ...]:
+    """Every file that may hold settings, the strongest first."""
+    files: list[tuple[Path, Kind]] = [(path, "managed") for path in managed]
+    if given is not None and not given.lstrip().startswith("{"):
+        files.append((cwd / Path(given).expanduser(), "command line"))
     project = cwd / ".claude"
     if project.resolve() != home.resolve():
-        yield from _from_file(project / "settings.local.json", trusted=False)
-        yield from _from_file(project / "settings.json", trusted=False)
-    yield from _from_file(home / "settings.json", trusted=True)
+        files.append((project / "settings.local.json", "local"))
+        files.append((project / "settings.json", "project"))
+    return (*files, (home / "settings.json", "user"))
 
 
-def _given(given: str, cwd: Path) -> Document:
-    if given.lstrip().startswith("{"):
-        return read_document(given, name="--settings", path=None, trusted=True)
-    path = cwd / Path(given).expanduser()
-    for document in _from_file(path, trusted=True):
-        return document
-    raise SettingsError(
-        f"There is no settings file {path}. --settings takes the path of a file, or JSON.", path=path
-    )
-
-
-def _from_file(path: Path, *, trusted: bool) -> Iterator[Document]:
+def _from_file(path: Path, kind: Kind) -> Iterator[Document]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
+        if kind == "command line":
+            told = f"There is no settings file {path}. --settings takes the path of a file, or JSON."
+            raise SettingsError(told, path=path) from None
         return
     except OSError as error:
         raise SettingsError(f"The settings in {path} cannot be read: {error.strerror}.", path=path) from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
-    yield read_document(text, name=str(path), path=path, trusted=trusted)
+    yield read_document(text, name=str(path), kind=kind, path=path)
 
 
 def _texts(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:

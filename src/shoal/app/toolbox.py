@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from shoal.app.record import AgentsRecord
+from shoal.core.errors import SettingsError
 from shoal.core.tools import Tool
 from shoal.policy.rules import parse_rule, split_rules
 from shoal.tools.shells import Shells
@@ -27,6 +28,18 @@ def all_tools(shells: Shells, between: AgentsRecord, own: Sequence[Tool]) -> dic
         *own,
     )
     return {tool.schema.name: tool for tool in tools}
+
+
+def only(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
+    """Raises `SettingsError` for a name that no tool has: an agent without it would not do its work."""
+    if names is None:
+        return tools
+    for name in names:
+        if name not in tools:
+            near = get_close_matches(name, tools, n=1)
+            meant = f" Is {near[0]} meant?" if near else f" There are {', '.join(tools)}."
+            raise SettingsError(f"There is no tool named {name!r}.{meant}")
+    return {name: tool for name, tool in tools.items() if name in names}
 
 
 def left_of(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:

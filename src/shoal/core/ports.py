@@ -87,6 +87,13 @@ class Workspace(Protocol):
     @property
     def cwd(self) -> Path: ...
 
+    @property
+    def granted(self) -> tuple[Path, ...]:
+        """Directories beside the project, with links followed, in which tools may work."""
+        ...
+
+    def grant(self, directory: Path) -> None: ...
+
     def move(self, cwd: Path) -> bool:
         """Change the working directory; False (and no change) outside the project and granted directories."""
         ...

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
+from shoal.core.permissions import Mode, Suggestion
 
 
 class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
@@ -21,6 +22,8 @@ class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permissio
     reason: str
     rule: str = ""
     """What an answer for the whole session would allow; empty where it would allow this call alone."""
+    suggestions: tuple[Suggestion, ...] = ()
+    """What the person can change so that the same is not asked again."""
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -43,7 +46,20 @@ class Choose(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
     choices: tuple[Choice, ...]
 
 
-Question: TypeAlias = MayRun | Choose
+class ApprovePlan(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
+    """May this agent leave plan mode and carry out this plan?"""
+
+    id: str
+    agent: AgentId
+    plan: str
+    path: str
+    digest: str
+    """SHA-256 of the plan: an approval counts for this text alone."""
+    wishes: tuple[str, ...] = ()
+    """What carrying it out will need permission for; approving the plan does not give it."""
+
+
+Question: TypeAlias = MayRun | Choose | ApprovePlan
 Remember: TypeAlias = Literal["once", "session", "settings"]
 
 
@@ -51,6 +67,8 @@ class Allowed(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"
     remember: Remember = "once"
     input: dict[str, Any] | None = None
     """The call's input as the person changed it."""
+    updates: tuple[Suggestion, ...] = ()
+    """What the person changed with the answer; where none is named, `remember` takes what was suggested."""
 
 
 class Denied(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
@@ -63,4 +81,12 @@ class Chosen(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
     """By question; several choices are joined with a comma."""
 
 
-Answer: TypeAlias = Allowed | Denied | Chosen
+class Approved(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+    digest: str
+    """Of the plan that was approved."""
+    mode: Mode | None = None
+    """The mode to work in; None is the one from before planning."""
+    by: Literal["person", "policy"] = "person"
+
+
+Answer: TypeAlias = Allowed | Denied | Chosen | Approved

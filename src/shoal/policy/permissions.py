@@ -2,164 +2,286 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from shoal.core.decisions import Allow, Ask, Decision, Deny, Mode
-from shoal.core.errors import WorkspaceError
+from shoal.core.decisions import Allow, Ask, Decision, Deny
+from shoal.core.errors import SettingsError, WorkspaceError
+from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.messages import ToolUse
+from shoal.core.permissions import AddRules, Destination, Mode, SetMode, Suggestion, lasting
 from shoal.core.ports import Workspace
 from shoal.core.questions import Allowed, Answer
 from shoal.core.tools import Tool
-from shoal.policy.rules import (
-    DOMAIN,
-    Rule,
-    host_of,
-    rule_for_command,
-    rule_for_path,
-    rule_for_site,
-    rule_forbids_command,
-)
+from shoal.policy import suggestions
+from shoal.policy.answers import SOURCE, SessionAnswers
+from shoal.policy.authority import checked_mode
+from shoal.policy.paths import Reach
+from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules, parse_rule
+from shoal.policy.shell_calls import PartJudged, ShellJudge
+from shoal.policy.tables import Tables
 
-READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
-EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 HARMLESS = frozenset(
-    {
-        "TodoWrite",
-        "AskUserQuestion",
-        "BashOutput",
-        "KillShell",
-        "TaskCreate",
-        "TaskGet",
-        "TaskList",
-        "TaskUpdate",
-    }
+    {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
+    | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
+    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents"}
 )
-OBEYED = frozenset({".claude", ".git"})
-"""Directories whose files other programs, and the next session, act on: settings, hooks."""
-_PATH_ARGUMENTS = ("file_path", "notebook_path", "path")
+"""They act inside Shoal alone; what the agents they reach do is judged call by call."""
+_PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+_FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
+_FETCHING = frozenset({"WebFetch", "WebSearch"})
+_ACCEPTING = ("acceptEdits", "delegate")
+
+_HARMLESS = Allow("it changes nothing outside the conversation")
+_READS_INSIDE = Allow("it reads inside the working directories")
+_OWN_FILE = Allow("it was kept for this agent")
+_ACCEPTED = Allow("edits in the working directories are accepted")
+_PLAN_FILE = Allow("it writes the plan")
+_SKIPPED = Allow("permissions are skipped")
+_ONLY_READS = "in plan mode nothing is changed: read, and present a plan with ExitPlanMode."
 
 
 class RulePermissions:
-    """Deny beats ask beats allow, wherever a rule comes from; then the mode decides."""
+    """Deny beats ask beats allow, wherever a rule comes from; then the mode decides.
+
+    `standing` are the rules of settings and flags, `readable` directories kept for the agent outside the
+    project, `home` holds what is Shoal's own, `may_skip` says whether the person enabled skipping.
+    """
 
     def __init__(
         self,
         workspace: Workspace,
         *,
         mode: Mode = "default",
-        allow: Iterable[Rule] = (),
-        ask: Iterable[Rule] = (),
-        deny: Iterable[Rule] = (),
+        standing: StandingRules | Standing | None = None,
         readable: Iterable[Path] = (),
+        home: Path | None = None,
+        answers: SessionAnswers | None = None,
+        may_skip: bool = False,
     ) -> None:
+        if standing is None or isinstance(standing, Standing):
+            standing = Fixed(standing or Standing())
+        self._standing = standing
+        self._settled = False
         self._workspace = workspace
-        self._readable = tuple(readable)
+        self._readable = tuple(f"{place}/" for place in readable)
+        self._home = home
+        self._reach = Reach(workspace, home)
+        self._tables: Tables | None = None
+        self._known: tuple[Standing | None, int] = (None, -1)
+        self._shell = ShellJudge(self._reach)
+        self.answers = answers or SessionAnswers()
+        self.may_skip = may_skip or mode == "bypassPermissions"
         self.mode: Mode = mode
-        self.allow = list(allow)
-        self.ask = list(ask)
-        self.deny = list(deny)
+        self.plan_by_choice = False
+        self._before_plan: Mode | None = None
+        self.plan_file: str | None = None
+        """The file that may be written in plan mode."""
+        self.sandboxed: Callable[[ToolUse], bool] | None = None
+        """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
-    def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision:
-        path = self._path(call)
-        if rule := self._first(self.deny, call, path, forbids=True):
-            return Deny(f"the rule {rule} ({rule.source}) forbids it.")
-        if rule := self._first(self.ask, call, path, forbids=True):
-            # Answered each time: what a person answers for the session does not beat their own rule.
-            return self._asked(f"the rule {rule} ({rule.source}) asks first")
-        if rule := self._first(self.allow, call, path, forbids=False):
-            return Allow(f"the rule {rule} ({rule.source})")
-        return self._by_mode(call, path, tool)
+    def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
+        if call.name in _FILE_TOOLS:
+            decision = self._file(call, self._current())
+            # Such a call cannot have changed the rules where nobody is asked: settings are protected files.
+            self._settled = type(decision) is Allow
+            if self._settled:
+                return decision
+        else:
+            decision = self._decided(call, tool)
+            self._settled = False
+        if isinstance(decision, Ask) and self.mode == "dontAsk":
+            told = f"{decision.reason}, and this session does not ask."
+            return Deny(told, decision.rule, decision.source)
+        return decision
+
+    def child(self, workspace: Workspace, *, mode: Mode) -> RulePermissions:
+        """For an agent this one starts: the same rules and answers, a workspace and mode of its own."""
+        return RulePermissions(
+            workspace,
+            mode=mode,
+            standing=self._standing,
+            home=self._home,
+            answers=self.answers,
+            may_skip=self.may_skip,
+        )
+
+    def set_mode(self, mode: Mode) -> None:
+        """Raises `SettingsError` where permissions would be skipped and the person has not enabled it."""
+        self.mode = checked_mode(mode, may_skip=self.may_skip)
+        self.plan_by_choice = False
+
+    def enter_plan(self, plan_file: str) -> None:
+        """By the agent's own choice: it may leave as it came."""
+        self._before_plan, self.mode, self.plan_by_choice = self.mode, "plan", True
+        self.name_plan(plan_file)
+
+    def name_plan(self, plan_file: str) -> None:
+        self.plan_file = os.path.realpath(plan_file)
+
+    def leave_plan(self, mode: Mode | None = None) -> Mode:
+        """Back to the mode from before, or the one given with the approval."""
+        self.set_mode(mode or self._before_plan or "default")
+        self.plan_file = self._before_plan = None
+        return self.mode
+
+    def rules_in_force(self) -> Standing:
+        return self._current().standing
+
+    def judged_parts(self, command: str) -> tuple[PartJudged, ...]:
+        """A shell command part by part, for people."""
+        return self._shell.parts(command, self._current(), self.mode)
 
     def remember(self, call: ToolUse, answer: Answer) -> None:
-        rule = self._like(call, self._path(call))
-        if isinstance(answer, Allowed) and answer.remember != "once" and rule is not None:
-            self.allow.append(rule)
+        """What cannot be taken over is told to the person; the call itself was allowed."""
+        if not isinstance(answer, Allowed):
+            return
+        updates = answer.updates
+        if not updates and answer.remember != "once":
+            decision = self._decided(call, None)
+            suggested = decision.suggestions if isinstance(decision, Ask) else ()
+            wanted: Destination = "session" if answer.remember == "session" else "localSettings"
+            narrowest = lasting(suggested, wanted)
+            updates = () if narrowest is None else (narrowest,)
+        for update in updates:
+            try:
+                self.apply(update)
+            except SettingsError as error:
+                self.answers.note(f"A part of an answer is left out: {error}")
 
-    def _like(self, call: ToolUse, path: Path | None) -> Rule | None:
-        """What "for this session" means: this command, this site, files of the project, or this one file."""
-        pattern: str | None = None
-        if call.name == "Bash":
-            pattern = str(call.input.get("command", ""))
-            if pattern.endswith(":*"):
-                return None  # as a pattern it would mean more than as a command
-        elif call.name == "WebFetch":
-            host = host_of(str(call.input.get("url", "")))
-            if not host:
-                return None
-            pattern = f"{DOMAIN}{host}"
-        elif call.name in READ_TOOLS | EDIT_TOOLS:
-            if path is None:
-                return None
-            inside = path.is_relative_to(self._workspace.root)
-            pattern = "/**" if inside else f"/{path}"
-            if not inside and any(character in "*?" for character in pattern):
-                return None
-        return Rule(tool=call.name, pattern=pattern, source="this session")
+    def apply(self, update: Suggestion) -> None:
+        """Make a change that a person asked for, for this session or in a settings file.
 
-    def _by_mode(self, call: ToolUse, path: Path | None, tool: Tool) -> Decision:
+        Raises `SettingsError` for a rule that cannot be and for a mode that the person has not enabled.
+        """
+        self._settled = False
+        if isinstance(update, AddRules):
+            for rule in update.rules:
+                parse_rule(str(rule), SOURCE)
+        if isinstance(update, SetMode):
+            self.set_mode(update.mode)
+        if update.destination != "session" and self.answers.keep is not None:
+            self.answers.keep(update)
+        else:
+            self.answers.add(update)
+
+    def _current(self) -> Tables:
+        standing = self._standing.current(fresh=not self._settled)
+        known = self._known
+        if known[0] is not standing or known[1] != self.answers.version or self._tables is None:
+            said = self.answers.rules
+            for directory in (*standing.directories, *self.answers.directories):
+                if Path(os.path.realpath(directory)) not in self._workspace.granted:
+                    self._workspace.grant(directory)
+            whole = Standing(
+                allow=(*standing.allow, *said["allow"]),
+                ask=(*standing.ask, *said["ask"]),
+                deny=(*standing.deny, *said["deny"]),
+                directories=(*standing.directories, *self.answers.directories),
+            )
+            self._tables = Tables(whole, self._reach.root)
+            self._known = (standing, self.answers.version)
+        return self._tables
+
+    def _decided(self, call: ToolUse, tool: Tool | None) -> Decision:
+        tables = self._current()
+        name = call.name
+        if name in _FILE_TOOLS:
+            return self._file(call, tables)
+        if name == "Bash":
+            return self._command(call, tables)
+        return self._other(call, tool, tables)
+
+    def _file(self, call: ToolUse, tables: Tables) -> Decision:
+        name = call.name
+        given = call.input.get(_PATH_ARGUMENTS.get(name, "file_path"))
+        try:
+            real, is_directory = self._reach.real(given if isinstance(given, str) else ".")
+        except WorkspaceError as refusal:
+            return Deny(str(refusal))
+        if self._reach.is_key(real):
+            return Deny("that file holds keys of Shoal itself, which no tool may reach.")
+        table = tables.file(name)
+        if not table.forbids_nothing:
+            if rule := table.deny.first(real):
+                return forbidden(rule)
+            if rule := table.ask.first(real):
+                return asked(rule, ())
         if self.mode == "bypassPermissions":
-            return Allow("permissions are skipped")
-        if call.name in HARMLESS:
-            return Allow("it changes nothing outside the work of the agents")
-        inside = path is None or self._workspace.contains(path)
-        if call.name in READ_TOOLS and (inside or self._is_own_file(path)):
-            return Allow("it reads inside the working directories")
-        if self.mode == "plan" and not tool.reads_only:
-            return Deny("in plan mode nothing is changed: read, and present a plan.")
-        if self.mode in ("acceptEdits", "delegate") and call.name in EDIT_TOOLS and inside:
-            return self._edited(path)
-        rule = self._like(call, path)
-        if not inside:
-            return self._asked(f"{path} is outside the working directories", rule)
-        if call.name in EDIT_TOOLS:
-            return self._asked("it changes a file", rule)
-        return self._asked("it is not known to be safe", rule)
+            return _SKIPPED
+        if name in READ_TOOLS:
+            return self._read(real, tables, name, is_directory=is_directory)
+        if is_directory:
+            return Deny(f"{shown(real)} is a directory; give the path of a file.")
+        return self._edit(real, tables, name)
 
-    def _edited(self, path: Path | None) -> Decision:
-        if path is not None and self._is_obeyed(path):
-            return self._asked("what is written there is obeyed by other programs")
-        return Allow("edits in the working directories are accepted")
+    def _read(self, real: str, tables: Tables, name: str, *, is_directory: bool) -> Decision:
+        if self._reach.holds(real):
+            return _READS_INSIDE
+        if (self._readable and real.startswith(self._readable)) or real == self.plan_file:
+            return _OWN_FILE
+        if rule := tables.file(name).allow.named(real):
+            return allowed(rule)
+        return Ask(
+            f"{shown(real)} is outside the working directories",
+            suggestions=suggestions.for_read(name, real, is_directory=is_directory),
+        )
 
-    def _asked(self, reason: str, rule: Rule | None = None) -> Decision:
-        if self.mode == "dontAsk":
-            return Deny(f"{reason}, and this session does not ask.")
-        return Ask(reason, "" if rule is None else str(rule))
+    def _edit(self, real: str, tables: Tables, name: str) -> Decision:
+        if self.mode == "plan":
+            return _PLAN_FILE if real == self.plan_file else Deny(_ONLY_READS)
+        if self._reach.is_guarded(real):
+            return Ask(f"{shown(real)} is protected: it decides what programs do, or holds keys")
+        inside = self._reach.holds(real)
+        rules = tables.file(name).allow
+        if rule := rules.named(real):
+            return allowed(rule)
+        if inside and rules.bare is not None:
+            return allowed(rules.bare)
+        if inside and self.mode in _ACCEPTING:
+            return _ACCEPTED
+        why = "it changes a file" if inside else f"{shown(real)} is outside the working directories"
+        return Ask(why, suggestions=suggestions.for_edit(name, real, self._reach.root, inside=inside))
 
-    def _is_obeyed(self, path: Path) -> bool:
-        root = self._workspace.root
-        # The project itself may lie below such a directory, as worktrees do.
-        inside = path.relative_to(root) if path.is_relative_to(root) else path
-        return not OBEYED.isdisjoint(inside.parts)
+    def _command(self, call: ToolUse, tables: Tables) -> Decision:
+        command = call.input.get("command")
+        if not isinstance(command, str):
+            return Deny("it names no command: give it as text in `command`.")
+        decision = self._shell.judge(command, tables, self.mode)
+        if not isinstance(decision, Ask) or decision.rule is not None:
+            return decision
+        if self.mode == "plan":
+            return Deny(f"{decision.reason}, and {_ONLY_READS}")
+        if self.sandboxed is not None and self.sandboxed(call):
+            return Allow("it runs in the sandbox")
+        return decision
 
-    def _is_own_file(self, path: Path | None) -> bool:
-        """Results kept for the agent itself lie outside the project and are still its own."""
-        return path is not None and any(path.is_relative_to(place) for place in self._readable)
+    def _other(self, call: ToolUse, tool: Tool | None, tables: Tables) -> Decision:
+        name, given, standing = call.name, call.input, tables.standing
+        if rule := tables.other(standing.deny, name, given, forbids=True):
+            return forbidden(rule)
+        if rule := tables.other(standing.ask, name, given, forbids=True):
+            return asked(rule, ())
+        if name in HARMLESS:
+            return _HARMLESS
+        if self.mode == "bypassPermissions":
+            return _SKIPPED
+        if self.mode == "plan" and not (name in _FETCHING if tool is None else tool.reads_only):
+            return Deny(_ONLY_READS)
+        if rule := tables.other(standing.allow, name, given, forbids=False):
+            return allowed(rule)
+        return Ask("it is not known to be safe", suggestions=suggestions.for_other(name, given))
 
-    def _path(self, call: ToolUse) -> Path | None:
-        if call.name not in READ_TOOLS | EDIT_TOOLS:
-            return None
-        for key in _PATH_ARGUMENTS:
-            value = call.input.get(key)
-            if isinstance(value, str):
-                try:
-                    return Path(self._workspace.locate(value)).resolve()
-                except (WorkspaceError, OSError):
-                    return None
-        return None
 
-    def _first(self, rules: list[Rule], call: ToolUse, path: Path | None, *, forbids: bool) -> Rule | None:
-        return next((rule for rule in rules if self._speaks_of(rule, call, path, forbids=forbids)), None)
+def forbidden(rule: Rule) -> Deny:
+    return Deny(f"the rule {rule} ({rule.source}) forbids it.", str(rule), rule.source)
 
-    def _speaks_of(self, rule: Rule, call: ToolUse, path: Path | None, *, forbids: bool) -> bool:
-        if rule.tool not in (call.name, "*"):
-            return False
-        if call.name == "Bash":
-            command = str(call.input.get("command", ""))
-            return (rule_forbids_command if forbids else rule_for_command)(rule, command)
-        if path is not None:
-            return rule_for_path(rule, path, self._workspace.root)
-        if call.name == "WebFetch":
-            return rule_for_site(rule, str(call.input.get("url", "")), forbids=forbids)
-        return rule.pattern is None or forbids
+
+def asked(rule: Rule, suggested: tuple[Suggestion, ...]) -> Ask:
+    return Ask(f"the rule {rule} ({rule.source}) asks first", str(rule), rule.source, suggested)
+
+
+def allowed(rule: Rule) -> Allow:
+    return Allow(f"the rule {rule} ({rule.source})", str(rule), rule.source)

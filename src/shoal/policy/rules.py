@@ -3,35 +3,112 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Protocol
 
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
+from shoal.policy.patterns import BadPattern, path_expression
 
-DOMAIN = "domain:"
-"""What the pattern of a rule on web pages begins with."""
-_RULE = re.compile(r"([A-Za-z_][\w-]*|\*)(?:\((.*)\))?", re.DOTALL)
-_SHELL_SYNTAX = re.compile(r"[;&|<>$`(){}\n\r\\!*?\[\]#~]")
+READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
+EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+AGENT_TOOLS = frozenset({"Agent", "Task"})
+_RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
+_DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
 
 
 class Rule(Struct, frozen=True, kw_only=True):
     tool: str
     pattern: str | None = None
     source: str = ""
+    """Where it stands, for people: a file and its line, a flag, or this session."""
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
+    def names(self, tool: str) -> bool:
+        """Whether it is about this tool: `Edit(…)` and `Read(…)` are about all tools of their kind."""
+        if self.tool in (tool, "*"):
+            return True
+        if self.tool.startswith("mcp__"):
+            server = self.tool.removesuffix("__*")
+            return server.count("__") == 1 and tool.startswith(f"{server}__")
+        if self.tool in AGENT_TOOLS:
+            return tool in AGENT_TOOLS
+        if self.pattern is None:
+            return False
+        return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """Rules and directories from settings and flags: what holds before anybody answers a question."""
+
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+
+class StandingRules(Protocol):
+    """Rules that may change while a session runs."""
+
+    def current(self, *, fresh: bool) -> Standing:
+        """The same object for as long as nothing has changed; `fresh` where something may just have."""
+        ...
+
+
+class Fixed(Struct, frozen=True):
+    """Rules that stay as they are."""
+
+    standing: Standing
+
+    def current(self, *, fresh: bool) -> Standing:
+        return self.standing
+
 
 def parse_rule(text: str, source: str = "") -> Rule:
+    """Raises `SettingsError` that names the rule, its place and what is wrong with it."""
     match = _RULE.fullmatch(text.strip())
     if match is None:
         raise SettingsError(f"{text!r} is not a permission rule ({source}): write Tool or Tool(pattern).")
-    return Rule(tool=match[1], pattern=match[2], source=source)
+    rule = Rule(tool=match[1], pattern=match[2], source=source)
+    wrong = None if rule.pattern is None else _wrong(rule.tool, rule.pattern)
+    if wrong is not None:
+        raise SettingsError(f"The rule {text!r} ({source}) has a bad pattern: {wrong}.")
+    return rule
+
+
+def _wrong(tool: str, pattern: str) -> str | None:
+    if not pattern.strip():
+        return f"it is empty; for every use of the tool write {tool}"
+    if "\0" in pattern:
+        return "it holds a NUL byte"
+    if tool == "*" or tool.startswith("mcp__"):
+        return f"{tool} takes none"
+    if tool in READ_TOOLS | EDIT_TOOLS:
+        try:
+            path_expression(pattern, "/")
+        except BadPattern as problem:
+            return str(problem)
+    if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
+        return "`:*` stands at its end alone, as in Bash(git log:*)"
+    if tool == "Bash" and not pattern.removesuffix(":*").strip():
+        return "no command stands before `:*`; for every command write Bash"
+    if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
+        return "write WebFetch(domain:example.com), or domain:*.example.com for what is below it"
+    return None
+
+
+def contradiction(standing: Standing) -> tuple[Rule, Rule] | None:
+    """Two rules of one place that say the opposite of each other in the same words."""
+    said: dict[tuple[str, str], tuple[int, Rule]] = {}
+    for strength, rules in enumerate((standing.allow, standing.ask, standing.deny)):
+        for rule in rules:
+            before = said.setdefault((str(rule), rule.source.rpartition(":")[0]), (strength, rule))
+            if before[0] != strength:
+                return before[1], rule
+    return None
 
 
 def split_rules(text: str) -> list[str]:
@@ -48,80 +125,3 @@ def split_rules(text: str) -> list[str]:
         # Half a pattern read as none would be a rule about every use of the tool.
         raise SettingsError(f"The parentheses in {text!r} do not match: write Tool or Tool(pattern).")
     return rules
-
-
-def rule_for_path(rule: Rule, path: Path, root: Path) -> bool:
-    """Whether a rule of a file tool speaks of this path; no pattern speaks of all."""
-    if rule.pattern is None:
-        return True
-    pattern = rule.pattern
-    if pattern.startswith("//"):
-        base, pattern = "/", pattern[2:]
-    elif pattern.startswith("~/"):
-        base, pattern = str(Path.home()), pattern[2:]
-    else:
-        base, pattern = str(root), pattern.removeprefix("./").removeprefix("/")
-    return _glob(f"{base.rstrip('/')}/{pattern}").fullmatch(str(path)) is not None
-
-
-def rule_for_command(rule: Rule, command: str) -> bool:
-    """Whether an *allow* rule covers a shell command.
-
-    `git log:*` covers only one simple command without any shell syntax: text that could hide a second
-    command is never judged by its beginning.
-    """
-    if rule.pattern is None:
-        return True
-    if rule.pattern == command:
-        return True
-    if not rule.pattern.endswith(":*") or _SHELL_SYNTAX.search(command):
-        return False
-    try:
-        words = shlex.split(command)
-        prefix = shlex.split(rule.pattern[:-2])
-    except ValueError:
-        return False
-    return words[: len(prefix)] == prefix
-
-
-def rule_forbids_command(rule: Rule, command: str) -> bool:
-    """Whether a *deny* or *ask* rule may concern a shell command: in doubt it does."""
-    if rule.pattern is None or rule.pattern == command:
-        return True
-    return rule.pattern.removesuffix(":*") in command
-
-
-def rule_for_site(rule: Rule, url: str, *, forbids: bool) -> bool:
-    """Whether `domain:example.org` speaks of an address: one that forbids speaks of what is below it too."""
-    if rule.pattern is None:
-        return True
-    if not rule.pattern.startswith(DOMAIN):
-        return forbids
-    domain, host = rule.pattern.removeprefix(DOMAIN).lower(), host_of(url)
-    return host == domain or (forbids and (not host or host.endswith(f".{domain}")))
-
-
-def host_of(url: str) -> str:
-    """Empty where the address names none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    out: list[str] = []
-    parts: Iterable[str] = re.split(r"(\*\*/?|\*|\?)", pattern)
-    for part in parts:
-        match part:
-            case "**/":
-                out.append("(?:.*/)?")
-            case "**":
-                out.append(".*")
-            case "*":
-                out.append("[^/]*")
-            case "?":
-                out.append("[^/]")
-            case _:
-                out.append(re.escape(part))
-    return re.compile("".join(out), re.DOTALL)

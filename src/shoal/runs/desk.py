@@ -11,7 +11,7 @@ from typing import TypeAlias
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.events import Answered, Asked, Journaled
-from shoal.core.questions import Answer, Denied, MayRun, Question
+from shoal.core.questions import Answer, ApprovePlan, Denied, MayRun, Question
 from shoal.stores.files.questions import Questions
 from shoal.stores.files.watch import DirectoryWatch
 
@@ -154,6 +154,8 @@ def _unanswered(question: Question, seconds: float) -> Denied:
 def _denied(question: Question, why: str) -> Denied:
     if isinstance(question, MayRun):
         advice = f"Go on without {question.tool}, or say what you would need it for."
+    elif isinstance(question, ApprovePlan):
+        advice = "Nothing may be changed: end with the plan as your answer."
     else:
         advice = "Decide yourself, and say what you assumed."
     return Denied(reason=f"{why} {advice}", by="policy")

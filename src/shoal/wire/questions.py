@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from shoal.core.questions import Allowed, Answer, Choose, Chosen, Denied, MayRun, Question
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
 from shoal.wire.content import dump
 
-_decode_question = msgspec.json.Decoder(MayRun | Choose).decode
-_decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen).decode
+_decode_question = msgspec.json.Decoder(MayRun | Choose | ApprovePlan).decode
+_decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen | Approved).decode
 
 
 def question_file(question: Question) -> bytes:
@@ -31,6 +44,27 @@ def read_answer(content: bytes) -> Answer:
     return answer
 
 
+def suggestions_in(raw: object) -> tuple[Suggestion, ...]:
+    """The changes to permissions that a program sends with an answer; what is none is left out."""
+    found: list[Suggestion] = []
+    for each in raw if isinstance(raw, list) else ():
+        try:
+            found.append(_decode_suggestion(each))
+        except msgspec.ValidationError:
+            continue
+    return tuple(found)
+
+
+def _decode_suggestion(raw: object) -> Suggestion:
+    kind: Any = AddRules | AddDirectories | SetMode
+    suggestion: Suggestion = msgspec.convert(raw, kind)
+    return suggestion
+
+
 def fits(answer: Answer, question: Question) -> bool:
     """Whether this is an answer to that question at all."""
-    return isinstance(answer, Denied) or isinstance(answer, Chosen) == isinstance(question, Choose)
+    if isinstance(question, ApprovePlan):
+        # An approval of another text is none of this plan.
+        approves = isinstance(answer, Approved) and answer.digest == question.digest
+        return approves or isinstance(answer, Denied)
+    return isinstance(answer, (Denied, Chosen if isinstance(question, Choose) else Allowed))

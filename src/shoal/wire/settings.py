@@ -66,6 +66,8 @@ class Own(Struct, frozen=True, kw_only=True):
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     max_budget_usd: Dollars | None = None
+    plan_approver: Literal["auto", "lead", "user"] = "user"
+    """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -89,15 +91,22 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     shoal: Own = Own()
 
 
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "user"]
+
+
 class Document(Struct, frozen=True, kw_only=True):
     """One source of settings."""
 
     name: str
+    kind: Kind
     path: Path | None
     text: str
     raw: dict[str, Any]
-    trusted: bool
-    """False for files of the project, which may come from anyone."""
+
+    @property
+    def trusted(self) -> bool:
+        """False for files of the project, which may come from anyone."""
+        return self.kind not in ("local", "project")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys
@@ -106,7 +115,7 @@ class Document(Struct, frozen=True, kw_only=True):
         return f"{self.name}:{line_of(self.text, keys)}"
 
 
-def read_document(text: str, *, name: str, path: Path | None, trusted: bool) -> Document:
+def read_document(text: str, *, name: str, kind: Kind, path: Path | None) -> Document:
     """Raises `SettingsError` with the file, the line and the key of the first mistake."""
     try:
         raw = load(text.encode()) if text.strip() else {}
@@ -116,7 +125,7 @@ def read_document(text: str, *, name: str, path: Path | None, trusted: bool) -> 
         raise SettingsError(f"{name}:{line}: not valid JSON: {why}.", path=path, line=line) from error
     if not isinstance(raw, dict):
         raise SettingsError(f"{name}:1: settings are a JSON object, {{…}}.", path=path, line=1)
-    document = Document(name=name, path=path, text=text, raw=raw, trusted=trusted)
+    document = Document(name=name, kind=kind, path=path, text=text, raw=raw)
     known_part(document.raw, document)
     return document
 
@@ -193,6 +202,18 @@ def holds(document: Document, keys: Sequence[str]) -> bool:
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def lines_in(text: str, keys: Sequence[str]) -> list[int]:
+    """The lines of a list's entries, in order."""
+    found: list[int] = []
+    at = line = 0
+    for steps, start in _steps(text):
+        if len(steps) == len(keys) + 1 and [str(step) for step in steps[:-1]] == list(keys):
+            line += text.count("\n", at, start)
+            at = start
+            found.append(line + 1)
+    return found
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:

@@ -172,9 +172,13 @@ def refused(request_id: str, error: str) -> dict[str, Any]:
     return {"type": "control_response", "response": inner}
 
 
-def asked(request_id: str, tool: str, call: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A request of ours: may this tool run?"""
+def asked(
+    request_id: str, tool: str, call: str, given: Mapping[str, Any], *, suggested: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """A request of ours: may this tool run? With what would make the question needless."""
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": call}
+    if suggested:
+        request["permission_suggestions"] = suggested
     return {"type": "control_request", "request_id": request_id, "request": request}
 
 

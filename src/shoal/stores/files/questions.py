@@ -14,6 +14,13 @@ _STILL_WRITTEN = 2.0
 """Seconds in which a file written by hand may be half there."""
 
 
+_WANTED = {
+    "permission": "for permission.",
+    "choice": "for a choice.",
+    "plan": "for the approval of the plan with that digest.",
+}
+
+
 class Questions:
     """`{id}.json`, and beside it `{id}.answer.json`: the first answer stands."""
 
@@ -34,7 +41,7 @@ class Questions:
         if not fits(answer, question):
             raise StoreError(
                 f"The question {question_id!r} cannot be answered so: it asks "
-                + ("for permission." if question.__struct_config__.tag == "permission" else "for a choice."),
+                + _WANTED[str(question.__struct_config__.tag)],
                 path=self._question_path(question_id),
             )
         return create_whole(self._answer_path(question_id), answer_file(answer))

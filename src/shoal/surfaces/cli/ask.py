@@ -11,7 +11,7 @@ from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
     from shoal.app.questions import Row
-    from shoal.core.questions import Answer, Question
+    from shoal.core.questions import Answer, Question, Remember
 
 
 @click.group("ask", invoke_without_command=True)
@@ -65,13 +65,17 @@ def showing(*, question: str) -> int:
 @click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
 @click.option("--reason", help="Why not; the agent reads it.")
 @click.option(
-    "--for", "remember", type=click.Choice(["once", "session"]), default="once", help="How long a yes holds."
+    "--for",
+    "remember",
+    type=click.Choice(["once", "session", "settings"]),
+    default="once",
+    help="How long a yes holds.",
 )
 @click.option(
     "--choice", "choices", multiple=True, help="The label chosen, once for each part of the question."
 )
 def answering(
-    *, question: str, answer: str | None, reason: str | None, remember: str, choices: tuple[str, ...]
+    *, question: str, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> int:
     """Answer QUESTION (its id, or the start of it). The first answer stands."""
     from shoal.app.questions import find_row, give
@@ -97,9 +101,9 @@ def _rows() -> tuple[Row, ...]:
 
 
 def _answer(
-    question: Question, answer: str | None, reason: str | None, remember: str, choices: tuple[str, ...]
+    question: Question, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> Answer:
-    from shoal.core.questions import Allowed, Choose, Chosen, Denied
+    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied
 
     if isinstance(question, Choose) and answer != "no":
         parts = question.choices
@@ -111,26 +115,34 @@ def _answer(
         raise click.UsageError("Say yes or no.")
     if answer == "no":
         return Denied(reason=reason or "The person said no.")
-    return Allowed(remember="session" if remember == "session" else "once")
+    if isinstance(question, ApprovePlan):
+        return Approved(digest=question.digest)
+    return Allowed(remember=remember)
 
 
 def _what(question: Question) -> str:
-    from shoal.core.questions import Choose
+    from shoal.core.questions import ApprovePlan, Choose
     from shoal.surfaces.cli.paint import one_line
 
     if isinstance(question, Choose):
         return one_line(" / ".join(choice.question for choice in question.choices))
+    if isinstance(question, ApprovePlan):
+        return one_line(f"Plan: {question.plan}")
     shown = ", ".join(f"{key}: {value}" for key, value in question.input.items())
     return one_line(f"{question.tool}({shown})  because {question.reason}")
 
 
 def _whole(question: Question) -> Iterator[str]:
-    from shoal.core.questions import Choose
+    from shoal.core.questions import ApprovePlan, Choose
     from shoal.surfaces.cli.paint import clean
 
     if isinstance(question, Choose):
         for choice in question.choices:
             yield clean(f"  {choice.question}  {' | '.join(option.label for option in choice.options)}")
+        return
+    if isinstance(question, ApprovePlan):
+        yield clean(f"  The plan in {question.path}:")
+        yield from (clean(f"    {line}") for line in question.plan.splitlines())
         return
     yield clean(f"  {question.tool}: {question.reason}")
     for key, value in question.input.items():

@@ -6,7 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Question
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion, lasting
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choice,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
 from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut
 from shoal.surfaces.cli.screen import Screen
 
@@ -24,6 +36,9 @@ def show_permission(screen: Screen, question: MayRun) -> None:
     screen.write(f": {question.reason}\n", DIM)
     for line, style in shown_input(question.tool, question.input):
         screen.write(f"    {line}\n", style)
+    kept = lasting(question.suggestions, "localSettings")
+    if kept is not None:
+        screen.write(f"  s kept in your settings for this project: {cut(change(kept), _WIDEST)}\n", DIM)
     screen.write(f"  y once · {_for_session(question.rule)}n no · or say why not\n", DIM)
 
 
@@ -59,8 +74,46 @@ def _read(text: str) -> list[str]:
     return shown
 
 
-def permission(line: str) -> Answer | None:
+def change(suggestion: Suggestion) -> str:
+    """What would change about what agents may do."""
+    match suggestion:
+        case AddRules(rules=rules, behavior=behavior):
+            return f"{behavior} {', '.join(clean(str(rule)) for rule in rules)}"
+        case AddDirectories(directories=directories):
+            return f"work in {', '.join(map(clean, directories))}"
+        case SetMode(mode=mode):
+            return f"mode {mode}"
+
+
+def show_plan(screen: Screen, question: ApprovePlan) -> None:
+    screen.fresh_line()
+    screen.write("? ", YELLOW)
+    screen.write("The plan", BOLD)
+    screen.write(f" ({question.path})\n", DIM)
+    for line in question.plan.splitlines():
+        screen.write(f"    {clean(line)}\n")
+    for wish in question.wishes:
+        screen.write(f"  will ask for {clean(wish)}\n", DIM)
+    screen.write("  y carry it out · e carry it out and accept edits · n no · or say what to change\n", DIM)
+
+
+def approval(question: ApprovePlan, line: str) -> Answer | None:
     """None where nothing was said."""
+    match line.strip().lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return Approved(digest=question.digest)
+        case "e":
+            return Approved(digest=question.digest, mode="acceptEdits")
+        case "n" | "no":
+            return Denied(reason="the person said no.")
+        case _:
+            return Denied(reason=line.strip())
+
+
+def permission(question: MayRun, line: str) -> Answer | None:
+    """None where nothing was said that is on offer."""
     match line.strip().lower():
         case "":
             return None
@@ -68,6 +121,9 @@ def permission(line: str) -> Answer | None:
             return Allowed()
         case "a" | "always":
             return Allowed(remember="session")
+        case "s":
+            can_be_kept = lasting(question.suggestions, "localSettings") is not None
+            return Allowed(remember="settings") if can_be_kept else None
         case "n" | "no":
             return Denied(reason="the person said no.")
         case _:
@@ -110,18 +166,29 @@ class Asking:
 
     @property
     def label(self) -> str:
-        return "allow?" if isinstance(self.question, MayRun) else f"{self._choice(self.question).header}?"
+        match self.question:
+            case MayRun():
+                return "allow?"
+            case ApprovePlan():
+                return "approve?"
+            case Choose() as choose:
+                return f"{self._choice(choose).header}?"
 
     def show(self, screen: Screen) -> None:
-        if isinstance(self.question, MayRun):
-            show_permission(screen, self.question)
-        else:
-            show_choice(screen, self._choice(self.question))
+        match self.question:
+            case MayRun() as may_run:
+                show_permission(screen, may_run)
+            case ApprovePlan() as plan:
+                show_plan(screen, plan)
+            case Choose() as choose:
+                show_choice(screen, self._choice(choose))
 
     def take(self, line: str) -> Answer | None:
         """The answer when the question is answered whole; None where more is to be asked."""
         if isinstance(self.question, MayRun):
-            return permission(line)
+            return permission(self.question, line)
+        if isinstance(self.question, ApprovePlan):
+            return approval(self.question, line)
         choice = self._choice(self.question)
         words = chosen(choice, line)
         if words is None:

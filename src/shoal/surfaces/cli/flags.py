@@ -112,6 +112,12 @@ _ALLOWED = (
         help="Never run these.",
     ),
     Option(
+        ["--tools", "available"],
+        multiple=True,
+        metavar="NAMES",
+        help='Give the agent only these tools: "Bash,Edit,Read".',
+    ),
+    Option(
         ["--permission-prompt-tool"],
         type=click.Choice(("stdio",)),
         metavar="stdio",
@@ -175,6 +181,13 @@ def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint=flag) from error
 
 
+def names(values: Sequence[str]) -> tuple[str, ...] | None:
+    """The tools that `--tools` lists; None where it is not given, for all of them."""
+    if not values:
+        return None
+    return tuple(name for value in values for name in value.replace(",", " ").split())
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -184,6 +197,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         skip_permissions=given["skip_permissions"],
         allowed_tools=rules(given["allowed_tools"], "--allowedTools"),
         disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
+        available_tools=names(given["available"]),
         add_dirs=given["add_dirs"],
         system_prompt=given["system_prompt"],
         append_system_prompt=given["append_system_prompt"],

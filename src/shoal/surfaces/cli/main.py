@@ -25,10 +25,20 @@ class SubCommand(NamedTuple):
 
 
 COMMANDS = {
+    "agents": SubCommand(
+        "shoal.surfaces.cli.agents",
+        "Look at agents and what each may do.",
+        ("shoal agents show lead --permissions",),
+    ),
     "ask": SubCommand(
         "shoal.surfaces.cli.ask",
         "See what agents ask, and answer.",
         ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
+    ),
+    "config": SubCommand(
+        "shoal.surfaces.cli.config",
+        "Show the settings that hold here.",
+        ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
     ),
     "cost": SubCommand(
         "shoal.surfaces.cli.cost",
@@ -52,6 +62,15 @@ COMMANDS = {
             "shoal inbox show team-lead --all",
             'shoal inbox send alice "The build is green again."',
             "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
+    "permissions": SubCommand(
+        "shoal.surfaces.cli.permissions",
+        "See what is allowed here, and why.",
+        (
+            "shoal permissions ls",
+            """shoal permissions explain Bash '{"command": "git push && rm -r build"}'""",
+            """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
         ),
     ),
     "sessions": SubCommand(

@@ -9,8 +9,19 @@ from typing import Any
 import msgspec
 
 from shoal.app.session import Session
-from shoal.core.questions import Allowed, Answer, Choose, Chosen, Denied, MayRun, Question
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
 from shoal.surfaces.cli.output import StreamOutput
+from shoal.wire.questions import suggestions_in
 from shoal.wire.stream_json import Responded, asked, cancelled
 
 
@@ -29,7 +40,8 @@ class Prompting:
             async for question in self._desk.incoming():
                 self._open[question.id] = question
                 await self._output.state("requires_action")
-                await self._output.send(asked(question.id, *_as_call(question)))
+                suggested = _suggested(question)
+                await self._output.send(asked(question.id, *_as_call(question), suggested=suggested))
                 waiting.create_task(self._settle(question))
 
     def answer(self, response: Responded) -> bool:
@@ -59,6 +71,12 @@ def _as_call(question: Question) -> tuple[str, str, dict[str, Any]]:
             return tool, call, given
         case Choose(choices=choices):
             return "AskUserQuestion", question.id, {"questions": msgspec.to_builtins(choices)}
+        case ApprovePlan(plan=plan):
+            return "ExitPlanMode", question.id, {"plan": plan}
+
+
+def _suggested(question: Question) -> tuple[Any, ...]:
+    return msgspec.to_builtins(question.suggestions) if isinstance(question, MayRun) else ()
 
 
 def _answer(question: Question, response: Responded) -> Answer:
@@ -69,7 +87,12 @@ def _answer(question: Question, response: Responded) -> Answer:
     changed = body.get("updatedInput")
     match question:
         case MayRun(input=given):
-            return Allowed(input=changed if isinstance(changed, dict) and changed != given else None)
+            return Allowed(
+                input=changed if isinstance(changed, dict) and changed != given else None,
+                updates=suggestions_in(body.get("updatedPermissions")),
+            )
+        case ApprovePlan(digest=digest):
+            return Approved(digest=digest)
         case Choose():
             answers = changed.get("answers") if isinstance(changed, Mapping) else None
             if not isinstance(answers, Mapping):

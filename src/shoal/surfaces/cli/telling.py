@@ -27,7 +27,17 @@ from shoal.core.events import (
     Undone,
 )
 from shoal.core.messages import result_text
-from shoal.core.questions import Allowed, Answer, Chosen, Denied, MayRun, Question
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
 from shoal.surfaces.cli.outcomes import outcome, todo_lines
 from shoal.surfaces.cli.paint import (
     BOLD,
@@ -138,8 +148,7 @@ class Telling:
             self._screen.take_back()
             self._open = None
         if self._onlooker:
-            what = f"may {question.tool} run?" if isinstance(question, MayRun) else "which is it to be?"
-            self.note(f"? waits for an answer: {what}", YELLOW)
+            self.note(f"? waits for an answer: {_wanted(question)}", YELLOW)
 
     def _say(self, voice: str, text: str) -> None:
         if self._voice != voice or self._whole:
@@ -235,13 +244,27 @@ def _noted(event: Event) -> tuple[str, str] | None:
             return None
 
 
+def _wanted(question: Question) -> str:
+    match question:
+        case MayRun(tool=tool):
+            return f"may {tool} run?"
+        case Choose():
+            return "which is it to be?"
+        case ApprovePlan():
+            return "is the plan good?"
+
+
 def _answered(answer: Answer) -> str | None:
     """A denial is the outcome of its call, and told there."""
     match answer:
-        case Allowed(remember="once"):
-            return "allowed once"
-        case Allowed():
+        case Allowed(remember="settings"):
+            return "allowed, and kept in settings"
+        case Allowed(remember="session"):
             return "allowed for this session"
+        case Allowed():
+            return "allowed once"
+        case Approved():
+            return "the plan is approved"
         case Chosen(answers=answers):
             return f"answered: {one_line(', '.join(answers.values()))}"
         case Denied():

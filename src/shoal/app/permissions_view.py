@@ -1,0 +1,70 @@
+"""The permissions that a session in this directory would have, looked at without starting one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.settings import Settings, load_settings
+from shoal.core.permissions import Behavior, Mode
+from shoal.policy.permissions import RulePermissions
+from shoal.policy.rules import Standing
+from shoal.workspaces.local import LocalWorkspace
+
+
+class RuleShown(Struct, frozen=True, kw_only=True):
+    behavior: Behavior
+    rule: str
+    source: str
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """What an agent may do, and where each part of that comes from."""
+
+    agent: str
+    mode: Mode
+    mode_source: str
+    rules: tuple[RuleShown, ...]
+    directories: tuple[str, ...]
+    """Where it may work: the project first."""
+    may_skip: bool
+
+
+def engine(settings: Settings, cwd: Path, *, mode: Mode | None = None) -> RulePermissions:
+    workspace = LocalWorkspace(cwd, granted=settings.standing.directories)
+    return RulePermissions(
+        workspace,
+        mode=mode or settings.permissions.default_mode or "default",
+        standing=settings.standing,
+        home=settings.home,
+    )
+
+
+def load(cwd: Path, *, given: str | None = None) -> Settings:
+    return load_settings(cwd=cwd.resolve(), given=given)
+
+
+def view(settings: Settings, cwd: Path) -> View:
+    """Of the lead, the one agent that is there before a run."""
+    permissions = engine(settings, cwd)
+    return View(
+        agent="lead",
+        mode=permissions.mode,
+        mode_source=settings.origin("permissions.defaultMode"),
+        rules=tuple(_rows(permissions.rules_in_force())),
+        directories=tuple(map(str, (cwd.resolve(), *settings.standing.directories))),
+        may_skip=permissions.may_skip,
+    )
+
+
+def _rows(standing: Standing) -> Iterator[RuleShown]:
+    strengths: tuple[tuple[Behavior, tuple[object, ...]], ...] = (
+        ("deny", standing.deny),
+        ("ask", standing.ask),
+        ("allow", standing.allow),
+    )
+    for behavior, rules in strengths:
+        for rule in rules:
+            yield RuleShown(behavior=behavior, rule=str(rule), source=getattr(rule, "source", ""))

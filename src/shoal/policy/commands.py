@@ -1,0 +1,114 @@
+"""Rules about shell commands, held against the simple commands that one command line really runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+from shoal.policy.rules import Rule
+from shoal.policy.shell.analysis import Part
+
+Match: TypeAlias = Literal["yes", "maybe", "no"]
+
+PASSING = frozenset({"time", "nohup", "nice", "ionice", "timeout", "command", "stdbuf", "setsid", "builtin"})
+"""Wrappers that change nothing about what a command does; a rule about the command covers it under them."""
+_STAR = re.compile(r"(?<!\\)\*")
+
+
+class CommandRule:
+    """`Bash(git log:*)` and `Bash(git log *)` by the first words, `Bash(make test)` as a whole.
+
+    A `*` in a word stands for any characters of it, a word `*` for any number of words; `\\*` is a star.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        pattern = rule.pattern or ""
+        self.rule = rule
+        self._open = pattern.endswith(":*")
+        if self._open:
+            pattern = pattern[:-2]
+        self.text = pattern.replace("\\*", "*")
+        self._globs = _STAR.search(pattern) is not None
+        self._words = _split(pattern if self._globs else self.text)
+        if self._open:
+            self._words = (*self._words, "*")
+        self._first = self._words[0] if self._words else ""
+
+    def is_whole(self, command: str) -> bool:
+        """Whether it is this very command line, which a person has then seen as it is."""
+        return not self._open and not self._globs and self.text.strip() == command.strip()
+
+    def covers(self, part: Part) -> bool:
+        """Whether it allows this simple command; never in doubt."""
+        if part.argv is None:
+            return False
+        if all(wrapper in PASSING for wrapper in part.via) and self._fits(part.argv):
+            return True
+        # A rule about `find` or `env` allows these, and not whatever they are made to run.
+        names_it = len(self._words) - self._open > len(part.via)
+        return bool(part.via) and names_it and self._fits((*part.via, *part.argv))
+
+    def concerns(self, part: Part) -> Match:
+        """Whether it forbids this simple command, under any path and any wrapper."""
+        if self._first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
+            return "yes"
+        known: tuple[str | None, ...] = part.argv if part.argv is not None else part.words
+        if not known:
+            return "no" if part.argv is not None or not part.text else "maybe"
+        if None not in known:
+            words = tuple(word for word in known if word is not None)
+            return "yes" if self._fits(words) or self._fits((_name(words[0]), *words[1:])) else "no"
+        return self._may_concern(known)
+
+    def may_concern_text(self, command: str) -> bool:
+        """For a command that could not be taken apart."""
+        return not self._first or "*" in self._first or self._first in command
+
+    def _may_concern(self, known: tuple[str | None, ...]) -> Match:
+        for at, (own, word) in enumerate(zip(self._words, known, strict=False)):
+            if own == "*" and at == len(self._words) - 1:
+                return "yes"
+            # What is not known may become no word or several, so nothing behind it is certain either.
+            if word is None or own == "*":
+                return "maybe"
+            if not self._same(own, word) and not self._same(own, _name(word)):
+                return "no"
+        return "maybe"
+
+    def _same(self, own: str, word: str) -> bool:
+        return fnmatchcase(word, _as_glob(own)) if self._globs else own == word
+
+    def _fits(self, words: tuple[str, ...]) -> bool:
+        if not self._globs and not self._open:
+            return words == self._words
+        if not self._globs:
+            return words[: len(self._words) - 1] == self._words[:-1]
+        return _fits(self._words, words)
+
+
+def _fits(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    for at, own in enumerate(pattern):
+        if own == "*":
+            rest = pattern[at + 1 :]
+            return not rest or any(_fits(rest, words[skip:]) for skip in range(at, len(words)))
+        if at >= len(words) or not fnmatchcase(words[at], _as_glob(own)):
+            return False
+    return len(pattern) == len(words)
+
+
+def _as_glob(own: str) -> str:
+    """Only a star has a meaning of its own."""
+    return re.sub(r"[\[?]", lambda found: f"[{found[0]}]", own).replace("\\*", "[*]")
+
+
+def _split(pattern: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(pattern.replace("\\*", "\\\\*")))
+    except ValueError:
+        return tuple(pattern.split())
+
+
+def _name(word: str) -> str:
+    return word[word.rfind("/") + 1 :]

@@ -1,0 +1,46 @@
+"""Whether a path leads through a symbolic link, asked of the system in one call."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["file", "directory", "unclear"]
+
+_OPENAT2 = 437
+_NO_LINKS = 0x02 | 0x04  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+_CURRENT = -100  # AT_FDCWD, without meaning for absolute paths
+
+
+def link_free() -> Callable[[str], Kind]:
+    """A function that tells for an absolute path, normalised, what lies there if no link is on the way.
+
+    "file" is also said of what does not exist yet; "unclear" means that somebody has to look closer.
+    """
+    if not sys.platform.startswith("linux"):
+        return lambda path: "unclear"
+    import ctypes
+
+    class How(ctypes.Structure):
+        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+    how = How(os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
+    address = ctypes.byref(how)
+    size = ctypes.sizeof(how)
+    # Small integers, bytes and a reference go over as they are; declared types cost half a microsecond.
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    get_errno, close = ctypes.get_errno, os.close
+
+    def kind(path: str) -> Kind:
+        # With a slash behind it a file is refused as no directory, after the way to it was looked at:
+        # nothing is opened that would have to be closed again.
+        found: int = call(_OPENAT2, _CURRENT, f"{path}/".encode("utf-8", "surrogateescape"), address, size)
+        if found >= 0:
+            close(found)
+            return "directory"
+        return "file" if get_errno() in (errno.ENOTDIR, errno.ENOENT) else "unclear"
+
+    return kind

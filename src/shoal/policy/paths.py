@@ -1,0 +1,127 @@
+"""Where the paths in a tool call really lead, and whether that is inside the working directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from os.path import normpath
+from pathlib import Path
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import shown
+from shoal.core.ports import Workspace
+from shoal.policy.links import Kind, link_free
+from shoal.policy.protected import protected
+
+_ODD_STARTS = ("", "~", " ", "\t", "\n")
+
+
+class Reach:
+    """The directories an agent works in. `home` holds what is Shoal's own."""
+
+    def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
+        self._workspace = workspace
+        self._kind: Callable[[str], Kind] | None = None
+        self._granted: tuple[Path, ...] | None = None
+        self._inside: tuple[str, ...] = ()
+        self.root = str(workspace.root)
+        self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        self._is_below_home = self._is_own(self.root)
+
+    def real(self, text: str) -> tuple[str, bool]:
+        """The absolute path with links followed, and whether a directory is there.
+
+        Raises `WorkspaceError`, whose text is for the model.
+        """
+        path = self._located(text)
+        try:
+            kind = (self._kind or self._looker())(path)
+        except UnicodeEncodeError:
+            kind = "unclear"
+        if kind != "unclear":
+            return path, kind == "directory"
+        return _followed(str(self._workspace.locate(text)))
+
+    def holds(self, real: str) -> bool:
+        """Whether this is in the project or a granted directory."""
+        if self._workspace.granted is not self._granted:
+            self._granted = self._workspace.granted
+            roots = (self.root, *map(str, self._granted))
+            self._inside = tuple(f"{root.rstrip('/')}/" for root in roots)
+        return f"{real}/".startswith(self._inside)
+
+    def is_key(self, real: str) -> bool:
+        return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
+
+    def is_guarded(self, real: str) -> bool:
+        """Whether this is never changed without asking: a protected file, or one of Shoal's own."""
+        inside = real.startswith(f"{self.root}/")
+        # The project itself may lie below such a directory, as worktrees do.
+        if inside and self._is_below_home:
+            return protected(real[len(self.root) :])
+        return protected(real[len(self.root) :] if inside else real) or self._is_own(real)
+
+    def _is_own(self, real: str) -> bool:
+        return bool(self._home) and f"{real}/".startswith(self._home)
+
+    def _located(self, text: str) -> str:
+        """As the tools find it: without looking at links."""
+        if ".." in text:
+            _refuse_way_back(self._workspace, text)
+        elif text[:1] not in _ODD_STARTS and "\0" not in text and "\\" not in text:
+            path = text if text[0] == "/" else f"{self._workspace.cwd}/{text}"
+            if "//" in path or "/." in path or path[-1] == "/":
+                path = normpath(path)
+            return path[1:] if path.startswith("//") else path
+        path = str(self._workspace.locate(text))
+        return path[1:] if path.startswith("//") else path
+
+    def _looker(self) -> Callable[[str], Kind]:
+        self._kind = link_free()
+        return self._kind
+
+
+def _followed(path: str) -> tuple[str, bool]:
+    try:
+        real = os.path.realpath(path)
+        is_directory = Path(real).is_dir()
+    except OSError as error:
+        raise WorkspaceError(_complaint(path, error)) from None
+    except ValueError:
+        raise WorkspaceError(f"The path {shown(path)!r} holds a NUL byte, which no file name can.") from None
+    _refuse_loops(path, real)
+    return real, is_directory
+
+
+def _refuse_loops(path: str, real: str) -> None:
+    # A loop is left as it is by `realpath`: looking at the result shows it.
+    try:
+        Path(real).stat()
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise WorkspaceError(_complaint(path, error)) from None
+
+
+def _complaint(path: str, error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return f"The path {shown(path)} leads through symbolic links that go in a circle."
+    return f"The path {shown(path)[:200]} cannot be followed: {error.strerror}."
+
+
+def _refuse_way_back(workspace: Workspace, text: str) -> None:
+    """`link/..` is the link's own directory for some programs and the parent of its target for others."""
+    parts = text.split("/")
+    if ".." not in parts or "\0" in text:
+        return
+    at = Path("/") if text.startswith("/") else workspace.cwd
+    for part in parts:
+        if part == "..":
+            if at.is_symlink():
+                raise WorkspaceError(
+                    f"The path {shown(text)} goes through the symbolic link {shown(at)} and back with `..`, "
+                    "which can mean two places. Name the file without `..`."
+                )
+            at = at.parent
+        else:
+            at = at / part

@@ -1,0 +1,28 @@
+"""Files that decide what programs do or who may enter: never changed without asking a person."""
+
+from __future__ import annotations
+
+import re
+
+_DIRECTORIES = (
+    r"\.git|\.hg|\.svn|\.jj|\.claude|\.shoal|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
+    r"|\.password-store|\.config/(?:gcloud|gh|fish|git|autostart|systemd)|\.local/share/keyrings"
+)
+_FILES = (
+    r"\.(?:bash|zsh|ksh|csh|tcsh|mksh)rc|\.bash_(?:profile|login|logout|aliases)|\.z(?:profile|shenv|login|logout)"
+    r"|\.(?:profile|login|inputrc|xinitrc|xprofile|xsessionrc|pam_environment|envrc)"
+    r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|yarnrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
+    r"|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
+)
+_DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
+_KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".asc", ".gpg")
+_KEY_NAMES = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
+
+
+def protected(path: str) -> bool:
+    """Whether an absolute path, with links followed, is one of them."""
+    # Every name but those of keys begins with a dot, and few paths hold one.
+    if "/." in path and _DOTTED.search(path) is not None:
+        return True
+    name = path[path.rfind("/") + 1 :].lower()
+    return name.endswith(_KEY_ENDINGS) or name.startswith(_KEY_NAMES)

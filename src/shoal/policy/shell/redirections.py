@@ -1,0 +1,86 @@
+"""Redirections: the files they read and write, in the forms that bash and the grammar read alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shoal.policy.shell.syntax import Unjudgeable
+from shoal.policy.shell.words import ARGUMENTS, SIMPLE, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_BEFORE_DESCRIPTOR = b" \t\n;&|()"
+_DUPLICATE = re.compile(r"[0-9]+-?|-")
+_NETWORK = re.compile(r"/+dev/+(?:tcp|udp)")
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
+_STRAY_DESCRIPTOR = re.compile(rb"(?:^|[ \t\n;&|()])[0-9]+$")
+
+
+def redirect(
+    node: Node,
+    source: bytes,
+    words_of_node: Callable[[Node], list[Word]],
+    reads: list[Word],
+    writes: list[Word],
+) -> None:
+    """Adds the file that a redirection names to those read or written."""
+    operator, *targets = _without_descriptor(node, source)
+    kind = operator.type
+    if kind in (">&-", "<&-") and not targets:
+        return
+    if len(targets) != 1 or targets[0].type not in ARGUMENTS:
+        raise _strange()
+    target = targets[0]
+    if source[operator.end_byte : target.start_byte].strip(b" \t"):
+        raise _strange()
+    words = words_of_node(target)
+    if len(words) != 1:
+        raise Unjudgeable("a redirection names several files")
+    text = source[target.start_byte : target.end_byte].decode()
+    if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
+        return
+    if kind == ">&" and not SIMPLE.fullmatch(text):
+        # bash expands this word a second time, quoted or not.
+        raise _strange()
+    if target.type != "process_substitution":
+        _add(kind, words[0], reads, writes)
+
+
+def _without_descriptor(node: Node, source: bytes) -> list[Node]:
+    children = list(node.children)
+    start = node.start_byte
+    before = source[start - 1 : start] if start else b""
+    if children[0].type == "file_descriptor":
+        descriptor = children.pop(0)
+        number = source[descriptor.start_byte : descriptor.end_byte]
+        touches = descriptor.end_byte == children[0].start_byte
+        if not number.isdigit() or not touches or before not in _BEFORE_DESCRIPTOR:
+            raise _strange()
+    elif before == b"}" or _STRAY_DESCRIPTOR.search(source, max(0, start - 20), start):
+        raise _strange()
+    return children
+
+
+def _add(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+    path = target.value
+    if _NETWORK.match(path or target.prefix):
+        raise Unjudgeable("it opens a connection by redirection")
+    if path in _NOWHERE:
+        return
+    match kind:
+        case ">" | ">>" | ">|" | "&>" | "&>>" | ">&":
+            writes.append(target)
+        case "<":
+            reads.append(target)
+        case "<>":
+            reads.append(target)
+            writes.append(target)
+        case _:
+            raise Unjudgeable(f"the redirection {kind} is not judged")
+
+
+def _strange() -> Unjudgeable:
+    return Unjudgeable("a redirection is written in a way that is not judged")

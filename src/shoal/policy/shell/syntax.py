@@ -1,0 +1,96 @@
+"""The text of a command made into a tree, or the reason why it is not one that can be judged."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+LONGEST_COMMAND = 100_000
+DEEPEST_NESTING = 60
+
+# Tab and newline are the only control characters with a plain meaning; unusual blanks and marks that
+# reorder text are words to bash and look like something else to a reader.
+_UNREADABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+_HEREDOC = re.compile(
+    r"(?<![<\\])<<(?P<strip>-?)[ \t]*(?P<quote>['\"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)"
+    r"(?P<rest>[^\n'\"\\`$(){}#<]*)(?:\n|$)"
+)
+_LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
+STAND_IN = "SHOAL_HEREDOC_BODY"
+
+
+class Unjudgeable(Exception):
+    """The command cannot be judged before it runs; the text says why."""
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def tree_of(command: str) -> tuple[Node, bytes]:
+    """The root of the parsed command and the bytes its positions count in."""
+    if len(command) > LONGEST_COMMAND:
+        raise Unjudgeable(f"the command has more than {LONGEST_COMMAND} characters")
+    if _UNREADABLE.search(command):
+        raise Unjudgeable("the command holds control characters or blanks that do not show")
+    if "<<" in command:
+        command = _without_heredoc_bodies(command)
+    source = command.encode()
+    root = _parser().parse(source).root_node
+    if root.has_error:
+        raise Unjudgeable("the command does not parse as bash")
+    return root, source
+
+
+def _without_heredoc_bodies(command: str) -> str:
+    """The command with each here-document replaced by a here-string that stands for its text.
+
+    Bodies are cut by bash's own rule (up to the first line that is the mark), so what follows one is
+    always read as commands. The walk checks that each stand-in ended up where a here-string belongs.
+    """
+    lifted: list[str] = []
+    while (start := _heredoc_start(command)) >= 0:
+        match = _HEREDOC.match(command, start)
+        if match is None or "<<" in command[match.end("mark") : match.end()]:
+            raise Unjudgeable("the here-document is written in a way that is not judged")
+        body, after = _body(command, match)
+        if not match["quote"] and _LIVE_BODY.search(body):
+            raise Unjudgeable("the here-document holds expansions")
+        head = command[:start]
+        if head.endswith("\\"):
+            raise Unjudgeable("the here-document is written in a way that is not judged")
+        lifted.append(f"{head}<<<{STAND_IN}{match['rest']}\n")
+        command = after
+    return "".join((*lifted, command))
+
+
+def _heredoc_start(command: str) -> int:
+    at = 0
+    while (at := command.find("<<", at)) >= 0:
+        if not command.startswith("<<<", at):
+            return at
+        at += 3
+    return -1
+
+
+def _body(command: str, match: re.Match[str]) -> tuple[str, str]:
+    at = match.end()
+    while at < len(command):
+        end = command.find("\n", at)
+        line = command[at:] if end < 0 else command[at:end]
+        if (line.lstrip("\t") if match["strip"] else line) == match["mark"]:
+            return command[match.end() : at], "" if end < 0 else command[end + 1 :]
+        if end < 0:
+            break
+        at = end + 1
+    raise Unjudgeable("the here-document does not end")

@@ -1,0 +1,250 @@
+"""Words decoded as bash decodes them, and what can be said of those it only knows when it runs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.policy.shell.syntax import Unjudgeable
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class Word(Struct, frozen=True):
+    """One word of a command.
+
+    `value` is None when it is only known at run time; `prefix` is then the text it surely begins with,
+    `pattern` the glob it was written as, and `many` says that it may become any number of words.
+    """
+
+    value: str | None
+    prefix: str = ""
+    many: bool = False
+    pattern: str | None = None
+
+    @property
+    def may_be_flag(self) -> bool:
+        if self.value is None:
+            return not self.prefix or self.prefix[0] == "-"
+        return self.value[:1] == "-"
+
+
+ARGUMENTS = frozenset(
+    """
+    word number string raw_string ansi_c_string concatenation simple_expansion expansion command_substitution
+    process_substitution arithmetic_expansion brace_expression
+    """.split()  # noqa: SIM905 - reads better than sixteen quotes
+)
+"""The kinds of node that are words of a command."""
+PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
+STREAM = "/dev/fd/"
+"""What a process substitution becomes: a path that names no file."""
+SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
+_WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED_TEXT = re.compile(r"(?:[^\"\\$`]|\\.|\$(?![A-Za-z0-9_({\[@*#?$!'\"-]))*", re.DOTALL)
+_QUOTED_ESCAPE = re.compile(r"\\([$`\"\\])|\\\n")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#@*$!-])")
+_EXPANSION = re.compile(
+    r"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[(?:[0-9]+|[@*])\])?|[0-9]+|[@*#?])"
+    r"(?:(?::?[-+]|%%?|##?|//?|\^\^?|,,?)[A-Za-z0-9_./*: ,=\[\]-]*(?:/[A-Za-z0-9_.: ,=-]*)?"
+    r"|:[0-9]+(?::[0-9]+)?)?\}"
+)
+_SUM = re.compile(r"\$\(\([0-9 \t+*/%()<>=!&|^-]+\)\)")
+_ANSI = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4}))|[^\\]", re.DOTALL
+)
+_ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_GLOB = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{[^{}\x01]*(?:,|\.\.)[^{}\x01]*\}")
+_ONE_LIST = re.compile(r"([^{}\x01]*)\{([^{}\x01]*,[^{}\x01]*)\}([^{}\x01]*)")
+# Stands in the unquoted picture of a word for every quoted character, so that none is taken for syntax.
+_QUOTED = "\x01"
+_SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
+
+
+def words_of(node: Node, source: bytes, nested: list[Node]) -> Iterator[Word]:
+    """The words a node becomes; the substitutions inside it are added to `nested`."""
+    text = source[node.start_byte : node.end_byte].decode()
+    if SIMPLE.fullmatch(text):
+        yield Word(text)
+        return
+    pieces = _Pieces(source, nested)
+    pieces.add(node)
+    yield from pieces.words()
+
+
+class _Pieces:
+    """A word while it is put together: its value, and a picture of what of it was not quoted."""
+
+    def __init__(self, source: bytes, nested: list[Node]) -> None:
+        self._source = source
+        self._nested = nested
+        self._value: list[str] = []
+        self._bare: list[str] = []
+        self._known = True
+        self._many = False
+        self._prefix = ""
+        self._begun = False
+        self._starts_bare = False
+
+    def words(self) -> Iterator[Word]:
+        value, bare = "".join(self._value), "".join(self._bare)
+        prefix = value if self._known else self._prefix
+        if bare.startswith("~") and self._starts_bare:
+            yield _at_home(value, bare) if self._known else Word(None, prefix="~")
+        elif bare.startswith("=") or "=~" in bare or ":~" in bare:
+            yield Word(None, prefix=re.split("[=:]", prefix, maxsplit=1)[0], many=self._many)
+        elif self._known and (braces := _BRACES.search(bare)):
+            yield from self._braced(bare, prefix[: braces.start()])
+        elif not self._known:
+            yield Word(None, prefix=_before_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare)))
+        elif _GLOB.search(bare):
+            yield Word(None, prefix=_before_glob(prefix, bare), many=True, pattern=value)
+        else:
+            yield Word(value)
+
+    def _braced(self, bare: str, prefix: str) -> Iterator[Word]:
+        one = _ONE_LIST.fullmatch(bare)
+        if one is None or _GLOB.search(bare) or "\\" in bare or "~" in bare or "=" in bare:
+            yield Word(None, prefix=prefix, many=True)
+            return
+        for choice in one[2].split(","):
+            if whole := one[1] + choice + one[3]:
+                yield Word(whole)
+
+    def add(self, node: Node) -> None:
+        kind = node.type
+        text = self._source[node.start_byte : node.end_byte].decode()
+        match kind:
+            case "word" | "number" | "extglob_pattern" | "brace_expression" | "variable_name":
+                self._plain(text)
+            case "raw_string":
+                if text[0] != "'" or text.find("'", 1) != len(text) - 1:
+                    raise Unjudgeable("a quoted text ends elsewhere than it seems")
+                self._quoted(text[1:-1])
+            case "ansi_c_string":
+                self._quoted(_ansi(text))
+            case "string":
+                self._string(node)
+            case "concatenation":
+                self._concatenation(node)
+            case _:
+                self._expanded(node, kind, text, quoted=False)
+
+    def _plain(self, text: str) -> None:
+        if not _WORD.fullmatch(text):
+            raise Unjudgeable("a word holds characters that are not judged")
+        if not self._begun:
+            if text[:1] == "#":
+                raise Unjudgeable("a word begins where a comment could")
+            self._begun = self._starts_bare = True
+        if "\\" in text:
+            self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
+            text = _ESCAPE.sub(r"\1", text)
+        else:
+            self._bare.append(text)
+        self._value.append(text)
+
+    def _quoted(self, text: str) -> None:
+        self._begun = True
+        self._value.append(text)
+        self._bare.append(_QUOTED * len(text))
+
+    def _concatenation(self, node: Node) -> None:
+        at = node.start_byte
+        for child in node.children:
+            if child.start_byte != at:
+                raise Unjudgeable("a word has a gap in it")
+            self.add(child)
+            at = child.end_byte
+
+    def _string(self, node: Node) -> None:
+        """Text between children is text of the string: the grammar leaves blanks out of its nodes."""
+        children = node.children
+        if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
+            raise Unjudgeable("a quoted text ends elsewhere than it seems")
+        at = children[0].end_byte
+        for child in children[1:-1]:
+            if child.type in ("string_content", "$"):
+                continue
+            self._string_text(at, child.start_byte)
+            self._expanded(
+                child, child.type, self._source[child.start_byte : child.end_byte].decode(), quoted=True
+            )
+            at = child.end_byte
+        self._string_text(at, children[-1].start_byte)
+
+    def _string_text(self, start: int, end: int) -> None:
+        text = self._source[start:end].decode()
+        if not _QUOTED_TEXT.fullmatch(text):
+            raise Unjudgeable("a quoted text holds characters that are not judged")
+        self._quoted(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
+
+    def _expanded(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
+        if kind in _SUBSTITUTIONS:
+            self._nested.append(node)
+        elif not (
+            (kind == "simple_expansion" and _VARIABLE.fullmatch(text))
+            or (kind == "expansion" and _EXPANSION.fullmatch(text))
+            or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
+        ):
+            raise Unjudgeable(f"{text[:60]} is only known when it runs")
+        self._begun = True
+        if self._known:
+            self._prefix = "".join(self._value)
+        if kind == "process_substitution":
+            if self._known and not self._prefix:
+                self._prefix = STREAM
+        elif not quoted or text[:2] == "$@" or "@" in text:
+            self._many = True
+        self._known = False
+        self._value.append(_QUOTED)
+        self._bare.append(_QUOTED)
+
+
+def _at_home(value: str, bare: str) -> Word:
+    if _GLOB.search(bare) or _BRACES.search(bare):
+        return Word(
+            None, prefix="/", many=True, pattern=str(Path(value).expanduser()) if _is_own(value) else None
+        )
+    return Word(str(Path(value).expanduser())) if _is_own(value) else Word(None, prefix="~")
+
+
+def _is_own(value: str) -> bool:
+    return value == "~" or value.startswith("~/")
+
+
+def _before_glob(prefix: str, bare: str) -> str:
+    glob = _GLOB.search(bare)
+    brace = bare.find("{")
+    ends = [len(prefix), *([glob.start()] if glob else []), *([brace] if brace >= 0 else [])]
+    return prefix[: min(ends)]
+
+
+def _ansi(text: str) -> str:
+    body = text[2:-1]
+    out: list[str] = []
+    at = 0
+    for match in _ANSI.finditer(body):
+        if match.start() != at:
+            break
+        at = match.end()
+        letter, hexadecimal, octal, point = match.groups()
+        if letter:
+            out.append(_ANSI_LETTERS[letter])
+        elif code := hexadecimal or octal or point:
+            number = int(code, 8 if octal else 16)
+            if number == 0 or (number > 127 and not point):
+                raise Unjudgeable("a $'…' text holds a byte that is not judged")
+            out.append(chr(number))
+        else:
+            out.append(match[0])
+    if at != len(body) or "'" in _ESCAPE.sub("", body):
+        raise Unjudgeable("a $'…' text is written in a way that is not judged")
+    return "".join(out)

@@ -1,0 +1,142 @@
+"""Commands that run the command named by their own words: where that begins, and what they change for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.policy.shell.options import split_flags
+from shoal.policy.shell.words import Word
+
+
+class Wrapper(Struct, frozen=True):
+    """`operands` is how many words stand before the command; `rights` says that it runs as someone else."""
+
+    flags: str = ""
+    operands: int = 0
+    rights: bool = False
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "time": Wrapper("-p"),
+    "nice": Wrapper("-n: --adjustment: -NUM"),
+    "nohup": Wrapper(),
+    "timeout": Wrapper("-k: --kill-after: -s: --signal: --foreground --preserve-status -v --verbose", 1),
+    "gtimeout": Wrapper("-k: -s: --foreground", 1),
+    "command": Wrapper("-p"),
+    "builtin": Wrapper(),
+    "exec": Wrapper("-c -l"),
+    "setsid": Wrapper("-w -f -c --wait --fork"),
+    "stdbuf": Wrapper("-i: -o: -e: --input: --output: --error:"),
+    "ionice": Wrapper("-c: -n: -t --class: --classdata:"),
+    "unbuffer": Wrapper("-p"),
+    "caffeinate": Wrapper("-d -i -m -s -u"),
+    "env": Wrapper("-i -u: --unset: --ignore-environment -0 -"),
+    "sudo": Wrapper("-n -E -H -S -k -b -u: -g: --user: --group: --non-interactive", rights=True),
+    "doas": Wrapper("-n -u:", rights=True),
+    "xargs": Wrapper(
+        """-0 --null -r --no-run-if-empty -t --verbose -n: --max-args: -P: --max-procs: -I: -L: --max-lines:
+        -d: --delimiter: -s: --max-chars: -x --exit -E:"""
+    ),
+}
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+
+
+class Unwrapped(Struct, frozen=True):
+    """`sets` are the variables given to the command, `trouble` why what is run cannot be told."""
+
+    words: tuple[Word, ...] = ()
+    sets: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def unwrapped(name: str, words: Sequence[Word]) -> Unwrapped:
+    """The command behind a wrapper, from the words after the wrapper's name."""
+    wrapper = WRAPPERS[name]
+    at = split_flags(words, wrapper.flags)
+    if at is None:
+        return Unwrapped(trouble=f"{name} has a flag that is not judged")
+    at += wrapper.operands
+    sets: list[str] = []
+    if name in ("env", "sudo", "doas"):
+        while at < len(words) and (match := _ASSIGNMENT.match(words[at].value or words[at].prefix)):
+            sets.append(match[1])
+            at += 1
+    rest = tuple(words[at:])
+    if any(word.many and word.value is None for word in words[:at]):
+        return Unwrapped(trouble=f"{name} has words that are only known when it runs")
+    if name == "xargs":
+        rest = _with_input(words[:at], rest)
+    return Unwrapped(words=rest, sets=tuple(sets))
+
+
+def _with_input(own: Sequence[Word], rest: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The command of xargs: what it reads is added at the end, or takes the place of a mark."""
+    mark = None
+    for at, word in enumerate(own):
+        value = word.value or ""
+        if value == "-I" and at + 1 < len(own):
+            mark = own[at + 1].value
+        elif value.startswith("-I") and len(value) > 2:
+            mark = value[2:]
+        elif re.match(r"-[0rtx]+I", value):
+            return (Word(None, many=True), *rest)
+    if mark is not None:
+        return tuple(replaced(word, mark, None) for word in rest)
+    return (*(rest or (Word("echo"),)), Word(None, many=True))
+
+
+def replaced(word: Word, mark: str, pattern: str | None, *, many: bool = False) -> Word:
+    """A word in which a mark stands for something that is only known at run time."""
+    if word.value is None or mark not in word.value:
+        return word
+    if word.value == mark and pattern is not None:
+        begins = "/" if pattern.startswith("/") else "./"
+        return Word(None, prefix=begins, many=many, pattern=pattern)
+    return Word(None, prefix=word.value.partition(mark)[0], many=many)
+
+
+def found_commands(words: Sequence[Word]) -> list[tuple[Word, ...]]:
+    """The commands of find's -exec and its kin, with what was found in place of `{}`."""
+    place = (
+        words[0].value
+        if words and not words[0].may_be_flag
+        else None
+        if words and words[0].value is None
+        else "."
+    )
+    several = any(not word.may_be_flag for word in words[1:2])
+    commands: list[tuple[Word, ...]] = []
+    at = 0
+    while at < len(words):
+        if words[at].value not in ("-exec", "-execdir", "-ok", "-okdir"):
+            at += 1
+            continue
+        start = at + 1
+        at = start
+        while at < len(words) and words[at].value not in (";", "+"):
+            at += 1
+        aside = words[start - 1].value in ("-execdir", "-okdir") or several or place is None
+        pattern = None if aside else f"{place}/*"
+        many = at < len(words) and words[at].value == "+"
+        commands.append(tuple(replaced(word, "{}", pattern, many=many) for word in words[start:at]))
+    return commands
+
+
+def shell_script(words: Sequence[Word]) -> Word | None:
+    """The script of `sh -c`; None where it is not one, or where other flags change how it is read."""
+    for at, word in enumerate(words):
+        value = word.value
+        if value is None or not value.startswith("-"):
+            return None
+        if re.fullmatch(r"-[eluxi]*c", value):
+            following = words[at + 1] if at + 1 < len(words) else None
+            if following is not None and (following.value or "").startswith("-"):
+                return None
+            return following
+        if not re.fullmatch(r"-[elux]+|--login|--norc|--noprofile", value):
+            return None
+    return None

@@ -1,0 +1,257 @@
+"""Whether a shell command may run: every simple command in it, and every file it reads or writes."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.decisions import Allow, Ask, Decision, Deny
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import shown
+from shoal.core.permissions import Mode
+from shoal.policy import suggestions
+from shoal.policy.commands import CommandRule
+from shoal.policy.paths import Reach
+from shoal.policy.rules import Rule
+from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
+from shoal.policy.tables import FileTable, Tables
+
+LONGEST = 100_000
+"""Characters; the system takes no argument much longer, and nobody can judge one."""
+_ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class PartJudged(Struct, frozen=True, kw_only=True):
+    part: Part
+    verdict: Verdict
+    reason: str
+    rule: Rule | None = None
+
+
+class ShellJudge:
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    def judge(self, command: str, tables: Tables, mode: Mode) -> Decision:
+        rules = tables.commands
+        if "\0" in command:
+            return Deny("the command holds a NUL byte, which no command line can.")
+        if len(command) > LONGEST:
+            return Deny(
+                f"the command is {len(command):,} characters long, and at most {LONGEST:,} are taken. "
+                "Write it into a file and run that."
+            )
+        if rules.bare_deny is not None:
+            return _decision(_by_rule("deny", Part(text=command, argv=None), rules.bare_deny))
+        skips = mode == "bypassPermissions"
+        if skips and not self._may_forbid(tables):
+            return Allow("permissions are skipped")
+        analysis = analysed(command)
+        if forbidding := self._forbidding(command, analysis, tables):
+            return _decision(forbidding)
+        if skips:
+            return Allow("permissions are skipped")
+        return self._permitting(command, analysis, tables, mode)
+
+    def parts(self, command: str, tables: Tables, mode: Mode) -> tuple[PartJudged, ...]:
+        if "\0" in command or len(command) > LONGEST:
+            return ()
+        found = []
+        for part in analysed(command).parts:
+            alone = Analysis(parts=(part,))
+            found.append(self._forbidding("", alone, tables) or self._permitted(part, tables, mode))
+        return tuple(found)
+
+    def _may_forbid(self, tables: Tables) -> bool:
+        rules = tables.commands
+        if rules.deny or rules.ask or rules.bare_ask is not None:
+            return True
+        return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
+
+    def _forbidding(self, command: str, analysis: Analysis, tables: Tables) -> PartJudged | None:
+        """What a deny rule, or else an ask rule, says of any part; what a rule may mean is asked."""
+        doubt: PartJudged | None = None
+        rules = tables.commands
+        for verdict, about in (("deny", rules.deny), ("ask", rules.ask)):
+            for rule in about:
+                found = _concerned(verdict, rule, command, analysis)
+                if found is not None and found.verdict == "deny":
+                    return found
+                doubt = doubt or found
+        if rules.bare_ask is not None:
+            doubt = doubt or _by_rule("ask", Part(text=command, argv=None), rules.bare_ask)
+        if not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing):
+            for part in analysis.parts:
+                found = self._files_forbidden(part, tables)
+                if found is not None and found.verdict == "deny":
+                    return found
+                doubt = doubt or found
+        return doubt
+
+    def _files_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
+        doubt = None
+        for paths, table in ((part.reads, tables.shell_reads), (part.writes, tables.shell_writes)):
+            for path in paths:
+                found = self._file_forbidden(part, path, table)
+                if found is not None and found.verdict == "deny":
+                    return found
+                doubt = doubt or found
+        return doubt
+
+    def _file_forbidden(self, part: Part, path: str, table: FileTable) -> PartJudged | None:
+        if path.startswith(UNKNOWN_PATH):
+            may = table.deny.any_named or table.ask.any_named
+            return None if may is None else _by_rule("ask", part, may, may=True)
+        try:
+            real, _ = self._reach.real(path)
+        except WorkspaceError:
+            return None
+        if rule := table.deny.named(real):
+            return _by_rule("deny", part, rule)
+        rule = table.ask.named(real)
+        return None if rule is None else _by_rule("ask", part, rule)
+
+    def _permitting(self, command: str, analysis: Analysis, tables: Tables, mode: Mode) -> Decision:
+        rules = tables.commands
+        by_whole = rules.bare_allow or next(
+            (each.rule for each in rules.allow if each.is_whole(command)), None
+        )
+        if by_whole is not None and mode != "plan":
+            return self._by_whole(analysis, by_whole)
+        if analysis.trouble is not None:
+            return Ask(analysis.trouble, suggestions=suggestions.for_command(command, ()))
+        judged = [self._permitted(part, tables, mode) for part in analysis.parts]
+        open_ones = [each for each in judged if each.verdict != "allow"]
+        if open_ones:
+            first = open_ones[0]
+            return Ask(
+                first.reason,
+                suggestions=()
+                if any(_guarded(each) for each in open_ones)
+                else suggestions.for_command(command, [each.part for each in open_ones]),
+            )
+        ruled = next((each for each in judged if each.rule is not None), None)
+        return Allow("every part of it only reads") if ruled is None else _decision(ruled)
+
+    def _by_whole(self, analysis: Analysis, rule: Rule) -> Decision:
+        for part in analysis.parts:
+            for path in part.writes:
+                if path not in _NOWHERE and self._is_protected(path):
+                    return Ask(_PROTECTED.format(shown(path)))
+        return Allow(f"the rule {rule} ({rule.source})", str(rule), rule.source)
+
+    def _permitted(self, part: Part, tables: Tables, mode: Mode) -> PartJudged:
+        """Whether this part may run: it only reads, or a rule covers it; and so for its files."""
+        rule = None if mode == "plan" else _covering(tables.commands.allow, part)
+        accepted = mode in ("acceptEdits", "delegate")
+        if rule is None and not part.read_only:
+            writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
+            if not (accepted and writer and part.writes):
+                return PartJudged(part=part, verdict="ask", reason=_why(part))
+        for path in part.writes:
+            if path not in _NOWHERE and (why := self._unwritable(part, path, rule, tables, mode)):
+                return PartJudged(part=part, verdict="ask", reason=why)
+        if rule is None:
+            for path in part.reads:
+                if path not in _NOWHERE and (why := self._unreadable(path, tables)):
+                    return PartJudged(part=part, verdict="ask", reason=why)
+            return PartJudged(part=part, verdict="allow", reason=part.why or "it only reads")
+        return _by_rule("allow", part, rule)
+
+    def _unwritable(self, part: Part, path: str, rule: Rule | None, tables: Tables, mode: Mode) -> str | None:
+        try:
+            real, _ = self._reach.real(path)
+        except WorkspaceError as refusal:
+            return str(refusal)
+        if self._reach.is_guarded(real) or self._reach.is_key(real):
+            return _PROTECTED.format(shown(path))
+        if mode != "plan" and tables.shell_writes.allow.named(real):
+            return None
+        if not self._reach.holds(real):
+            return f"it writes {shown(path)}, outside the working directories"
+        # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
+        by_rule = rule is not None and _is_argument(part, path)
+        if by_rule or mode in ("acceptEdits", "delegate"):
+            return None
+        return f"it writes {shown(path)}"
+
+    def _unreadable(self, path: str, tables: Tables) -> str | None:
+        try:
+            real, _ = self._reach.real(path)
+        except WorkspaceError as refusal:
+            return str(refusal)
+        if self._reach.is_key(real):
+            return _PROTECTED.format(shown(path))
+        if self._reach.holds(real) or tables.shell_reads.allow.named(real):
+            return None
+        return f"it reads {shown(path)}, outside the working directories"
+
+    def _is_protected(self, path: str) -> bool:
+        try:
+            real, _ = self._reach.real(path)
+        except WorkspaceError:
+            return True
+        return self._reach.is_guarded(real) or self._reach.is_key(real)
+
+
+_PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
+
+
+def _concerned(verdict: str, rule: CommandRule, command: str, analysis: Analysis) -> PartJudged | None:
+    doubt: PartJudged | None = None
+    for part in analysis.parts:
+        match rule.concerns(part):
+            case "yes":
+                return _by_rule("deny" if verdict == "deny" else "ask", part, rule.rule)
+            case "maybe" if doubt is None:
+                doubt = _by_rule("ask", part, rule.rule, may=True)
+            case _:
+                pass
+    if rule.is_whole(command):
+        return _by_rule("deny" if verdict == "deny" else "ask", Part(text=command, argv=None), rule.rule)
+    if doubt is None and analysis.trouble is not None and rule.may_concern_text(command):
+        doubt = _by_rule("ask", Part(text=command, argv=None), rule.rule, may=True)
+    return doubt
+
+
+def _covering(rules: tuple[CommandRule, ...], part: Part) -> Rule | None:
+    return next((each.rule for each in rules if each.covers(part)), None)
+
+
+def _by_rule(verdict: Verdict, part: Part, rule: Rule, *, may: bool = False) -> PartJudged:
+    said = f"the rule {rule} ({rule.source})"
+    reason = {
+        "allow": said,
+        "ask": f"{said} may be about it: {shown(part.text[:80])}" if may else f"{said} asks first",
+        "deny": f"{said} forbids it.",
+    }[verdict]
+    return PartJudged(part=part, verdict=verdict, reason=reason, rule=rule)
+
+
+def _decision(judged: PartJudged) -> Decision:
+    rule = None if judged.rule is None else str(judged.rule)
+    source = None if judged.rule is None else judged.rule.source
+    match judged.verdict:
+        case "allow":
+            return Allow(judged.reason, rule, source)
+        case "ask":
+            return Ask(judged.reason, rule, source)
+        case "deny":
+            return Deny(judged.reason, rule, source)
+
+
+def _is_argument(part: Part, path: str) -> bool:
+    return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
+
+
+def _guarded(judged: PartJudged) -> bool:
+    """Whether no rule could cover it."""
+    return "which is protected" in judged.reason
+
+
+def _why(part: Part) -> str:
+    return f"`{shown(part.text[:80])}`: {part.why or 'not known to be safe'}"

@@ -1,0 +1,142 @@
+"""Rules made ready for quick answers: for each tool the ones that are about it, in order of strength."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from urllib.parse import urlsplit
+
+from shoal.policy.commands import CommandRule
+from shoal.policy.patterns import path_expression
+from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
+
+
+class PathRules:
+    """The rules of one strength for one file tool: one look tells that none fits, which is the usual case."""
+
+    def __init__(self, rules: Iterable[Rule], root: str) -> None:
+        self.bare: Rule | None = None
+        self._each: list[tuple[re.Pattern[str], Rule]] = []
+        for rule in rules:
+            if rule.pattern is None:
+                self.bare = self.bare or rule
+            else:
+                self._each.append((_compiled(path_expression(rule.pattern, root)), rule))
+        self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
+        self.empty = not self._each and self.bare is None
+
+    def named(self, path: str) -> Rule | None:
+        """The first rule whose pattern fits."""
+        if not self._each or self._any.fullmatch(path) is None:
+            return None
+        return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
+
+    @property
+    def any_named(self) -> Rule | None:
+        return self._each[0][1] if self._each else None
+
+    def first(self, path: str) -> Rule | None:
+        return self.bare or self.named(path)
+
+
+class FileTable:
+    """What the rules say about one tool that reads or changes a file."""
+
+    def __init__(self, standing: Standing, names: frozenset[str], root: str) -> None:
+        def table(rules: Sequence[Rule]) -> PathRules:
+            return PathRules([rule for rule in rules if any(rule.names(name) for name in names)], root)
+
+        self.deny, self.ask, self.allow = table(standing.deny), table(standing.ask), table(standing.allow)
+        self.forbids_nothing = self.deny.empty and self.ask.empty
+
+
+class CommandTable:
+    """What the rules say about shell commands."""
+
+    def __init__(self, standing: Standing) -> None:
+        def bare(rules: Sequence[Rule]) -> Rule | None:
+            return next((rule for rule in rules if rule.names("Bash") and rule.pattern is None), None)
+
+        def named(rules: Sequence[Rule]) -> tuple[CommandRule, ...]:
+            return tuple(
+                CommandRule(rule) for rule in rules if rule.names("Bash") and rule.pattern is not None
+            )
+
+        self.bare_deny, self.bare_ask, self.bare_allow = map(
+            bare, (standing.deny, standing.ask, standing.allow)
+        )
+        self.deny, self.ask, self.allow = map(named, (standing.deny, standing.ask, standing.allow))
+
+
+class Tables:
+    """All rules in force, for a project at `root`."""
+
+    def __init__(self, standing: Standing, root: str) -> None:
+        self.standing = standing
+        self._root = root
+        self._files: dict[str, FileTable] = {}
+
+    def file(self, tool: str) -> FileTable:
+        table = self._files.get(tool)
+        if table is None:
+            table = self._files[tool] = FileTable(self.standing, frozenset({tool}), self._root)
+        return table
+
+    @cached_property
+    def shell_reads(self) -> FileTable:
+        """The rules about any tool that reads, for files that a command reads."""
+        return FileTable(self._patterned(), READ_TOOLS, self._root)
+
+    @cached_property
+    def shell_writes(self) -> FileTable:
+        return FileTable(self._patterned(), EDIT_TOOLS, self._root)
+
+    @cached_property
+    def commands(self) -> CommandTable:
+        return CommandTable(self.standing)
+
+    def other(
+        self, rules: Sequence[Rule], tool: str, arguments: dict[str, object], *, forbids: bool
+    ) -> Rule | None:
+        """The first of the rules that speaks of a call of a tool without files or commands."""
+        for rule in rules:
+            if rule.names(tool) and (
+                rule.pattern is None or _fits(rule.tool, rule.pattern, arguments, forbids=forbids)
+            ):
+                return rule
+        return None
+
+    def _patterned(self) -> Standing:
+        def kept(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+            return tuple(rule for rule in rules if rule.pattern is not None)
+
+        all_of = self.standing
+        return Standing(allow=kept(all_of.allow), ask=kept(all_of.ask), deny=kept(all_of.deny))
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.DOTALL)
+
+
+def _fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+    if tool == "WebFetch":
+        return _of_domain(pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids)
+    if tool in ("Agent", "Task"):
+        return arguments.get("subagent_type", "general-purpose") == pattern
+    if tool == "Skill":
+        return arguments.get("skill") == pattern
+    # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
+    return forbids
+
+
+def _of_domain(domain: str, url: object, *, forbids: bool) -> bool:
+    try:
+        host = (urlsplit(str(url)).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return forbids
+    below = host.endswith(f".{domain.removeprefix('*.')}")
+    if domain.startswith("*."):
+        return below
+    # What is allowed is this host; whoever forbids one means those below it too.
+    return host == domain.strip("[]") or (forbids and (below or not host))

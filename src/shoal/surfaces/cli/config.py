@@ -1,0 +1,44 @@
+"""`shoal config`: which settings hold here, and where each comes from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.paint import clean
+
+
+@click.group("config")
+def command() -> None:
+    """Look at the settings that hold in this directory."""
+
+
+@command.command("show")
+@click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
+@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")
+def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
+    """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
+    project, its own, and yours; permission rules of all of them are joined."""
+    from shoal.app.config_view import shown_settings
+    from shoal.app.settings import load_settings
+    from shoal.surfaces.cli.sentences import say
+    from shoal.wire.content import dump
+
+    loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
+    rows = tuple(shown_settings(loaded))
+    if as_json:
+        found = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
+        click.echo(dump({"settings": found, "warnings": loaded.warnings}))
+        return exits.OK
+    for warning in loaded.warnings:
+        say(warning)
+    width = max(len(row.key) for row in rows)
+    for row in rows:
+        value = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)
+        line = f"{row.key:<{width}}  {clean(value)}"
+        click.echo(f"{line}  ({clean(row.origin)})" if origin else line)
+    return exits.OK

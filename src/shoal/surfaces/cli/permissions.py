@@ -1,0 +1,133 @@
+"""`shoal permissions`: what is allowed here, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut, has_colours, painted
+
+if TYPE_CHECKING:
+    from shoal.app.permissions_view import View
+    from shoal.policy.explain import Explanation
+
+_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
+_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble")
+_WIDEST = 100
+_FOR = {
+    "session": "for the session",
+    "localSettings": "in .claude/settings.local.json",
+    "projectSettings": "in .claude/settings.json",
+    "userSettings": "in your own settings",
+}
+
+
+@click.group("permissions")
+def command() -> None:
+    """See what an agent may do in this directory, without running anything."""
+
+
+@command.command("explain")
+@click.option(
+    "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
+)
+@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.argument("tool")
+@click.argument("input_json", metavar="INPUT_JSON")
+def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_json: str) -> int:
+    """Say what would be decided about one call of TOOL: allow, ask or deny, by which rule, from where.
+
+    INPUT_JSON is the call's input, as '{"command": "git push"}'; - reads it from stdin.
+    """
+    from shoal.app import permissions_view
+    from shoal.core.messages import ToolUse
+    from shoal.policy.explain import explained
+
+    call = ToolUse(id="explain", name=tool, input=_object(input_json))
+    cwd = Path.cwd()
+    permissions = permissions_view.engine(permissions_view.load(cwd, given=settings), cwd, mode=mode)
+    explanation = explained(permissions, call)
+    if as_json:
+        _print_json(explanation)
+    else:
+        for line in _told(explanation, colours=has_colours(sys.stdout)):
+            click.echo(line)
+    return exits.OK
+
+
+@command.command("ls")
+@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+def ls(*, settings: str | None, as_json: bool) -> int:
+    """List the rules in force, the strongest first, with the file and line of each."""
+    show_view(settings, as_json=as_json)
+    return exits.OK
+
+
+def show_view(settings: str | None, *, as_json: bool) -> None:
+    from shoal.app import permissions_view
+
+    cwd = Path.cwd()
+    seen = permissions_view.view(permissions_view.load(cwd, given=settings), cwd)
+    if as_json:
+        _print_json(seen)
+        return
+    for line in _listed(seen, colours=has_colours(sys.stdout)):
+        click.echo(line)
+
+
+def _object(text: str) -> dict[str, Any]:
+    from shoal.wire.content import load
+
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        found = load(text.encode("utf-8", "surrogatepass"))
+    except ValueError as error:
+        raise click.UsageError(f"INPUT_JSON is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise click.UsageError('INPUT_JSON is a JSON object, as {"command": "git push"}.')
+    return found
+
+
+def _print_json(value: object) -> None:
+    from shoal.wire.content import dump
+
+    click.echo(dump(value))
+
+
+def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:
+    from shoal.surfaces.cli.asking import change
+
+    decision = painted(explanation.decision, _STYLES[explanation.decision], colours=colours)
+    yield f"{decision}  {explanation.tool} in mode {explanation.mode}: {clean(explanation.reason)}"
+    if explanation.rule is not None:
+        yield f"  rule    {clean(explanation.rule)}"
+        yield f"  source  {clean(explanation.source or '')}"
+    for part in explanation.parts:
+        verdict = painted(f"{part.decision:<5}", _STYLES[part.decision], colours=colours)
+        under = f" (under {', '.join(part.via)})" if part.via else ""
+        yield f"  {verdict}  {cut(clean(part.text), _WIDEST)}{under}"
+        yield painted(f"         {clean(part.reason)}", DIM, colours=colours)
+    if explanation.suggestions:
+        yield "A person could answer once, or:"
+        yield from (f"  {_FOR[each.destination]}: {change(each)}" for each in explanation.suggestions)
+
+
+def _listed(seen: View, *, colours: bool) -> Iterator[str]:
+    yield f"{painted('mode', BOLD, colours=colours)}  {seen.mode}  ({seen.mode_source})"
+    yield painted("directories", BOLD, colours=colours)
+    yield from (f"  {clean(directory)}" for directory in seen.directories)
+    yield painted("rules", BOLD, colours=colours)
+    if not seen.rules:
+        yield "  none; the mode decides alone. Rules go into .claude/settings.json: see `shoal config show`."
+    width = max((len(row.rule) for row in seen.rules), default=0)
+    for row in seen.rules:
+        behavior = painted(f"{row.behavior:<5}", _STYLES[row.behavior], colours=colours)
+        yield f"  {behavior}  {clean(row.rule):<{min(width, 60)}}  {clean(row.source)}"

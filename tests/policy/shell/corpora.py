@@ -1,0 +1,47 @@
+"""The corpora of commands beside these tests, and the plainest engine that could use an analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.policy.shell.analysis import Analysis, Part
+
+_PLACE = Path(__file__).parents[1] / "corpus"
+_SIGNS = str.maketrans({"⏎": "\n", "␍": "\r", "␀": "\0", "⇥": "\t", "␛": "\x1b", "⍽": "\xa0"})
+
+
+def harmless() -> list[str]:
+    return [command for _, command in _lines("harmless.txt")]
+
+
+def bypasses() -> list[tuple[tuple[str, ...], str]]:
+    """Each attempt with the rules that are in force while it is made."""
+    return _lines("bypass.txt")
+
+
+def _lines(name: str) -> list[tuple[tuple[str, ...], str]]:
+    rules: tuple[str, ...] = ()
+    found: list[tuple[tuple[str, ...], str]] = []
+    for line in (_PLACE / name).read_text(encoding="utf-8").split("\n"):
+        if line.startswith("allow:"):
+            rules = tuple(rule for rule in line.removeprefix("allow:").strip().split(", ") if rule)
+        elif line and not line.startswith("#"):
+            found.append((rules, line.translate(_SIGNS)))
+    return found
+
+
+def runs_unasked(analysis: Analysis, rules: tuple[str, ...] = ()) -> bool:
+    return analysis.trouble is None and all(
+        not part.writes and (part.read_only or _covered(part, rules)) for part in analysis.parts
+    )
+
+
+def _covered(part: Part, rules: tuple[str, ...]) -> bool:
+    for rule in rules:
+        pattern = rule.removeprefix("Bash(").removesuffix(")")
+        words = tuple(pattern.removesuffix(":*").split())
+        if part.argv is not None and (
+            part.argv[: len(words)] == words if pattern.endswith(":*") else part.argv == words
+        ):
+            return True
+    return False

@@ -1,0 +1,65 @@
+"""What real bash runs for a command line: it finds no program, and tells the words of each it wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.policy.shell.analysis import Analysis, Part
+from shoal.policy.shell.wrappers import SHELLS, WRAPPERS
+
+# Each record says which line it belongs to, for what runs in the background tells late.
+_HARNESS = r"""
+set -f
+command_not_found_handle() { builtin printf '%s\0' "$shoal_line" "$#" "$@" >> "$SHOAL_LOG"; }
+shoal_line=0
+while IFS= read -r -d '' text; do
+  ( eval "$text"; wait ) < /dev/null > /dev/null 2>&1
+  shoal_line=$((shoal_line + 1))
+done
+"""
+
+
+class Told(NamedTuple):
+    ran: list[list[tuple[str, ...]]]
+    """For each command line the programs bash tried to start, with their words."""
+    written: set[str]
+    """The files that were there afterwards."""
+
+
+def told(commands: list[str], place: Path) -> Told:
+    log = Path(tempfile.mkdtemp(dir=place)) / "log"
+    log.write_bytes(b"")
+    work = log.with_name("work")
+    work.mkdir()
+    subprocess.run(
+        ["/bin/bash", "--norc", "--noprofile", "-c", _HARNESS],
+        input="".join(f"{command}\0" for command in commands).encode(),
+        env={"PATH": "/nonexistent", "SHOAL_LOG": str(log), "HOME": str(Path.home())},
+        cwd=work,
+        check=True,
+        timeout=60,
+    )
+    ran: list[list[tuple[str, ...]]] = [[] for _ in commands]
+    fields = iter(log.read_bytes().decode().split("\0")[:-1])
+    for line in fields:
+        count = int(next(fields))
+        ran[int(line)].append(tuple(next(fields) for _ in range(count)))
+    return Told(ran, {path.name for path in work.iterdir()})
+
+
+def unseen(analysis: Analysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """What bash ran and the analysis did not find."""
+    return [argv for argv in ran if not any(_is_of(part, argv) for part in analysis.parts)]
+
+
+def _is_of(part: Part, argv: tuple[str, ...]) -> bool:
+    if argv[0] in part.via and (argv[0] in WRAPPERS or argv[0] in SHELLS):
+        return True
+    if part.argv is None and part.words and part.words[0] in (*WRAPPERS, *SHELLS, "eval", "trap"):
+        return True
+    if not part.words or part.words[0] not in (argv[0], None):
+        return False
+    return None in part.words or part.words == argv

@@ -1,0 +1,37 @@
+"""Both corpora through the permission engine itself, in a real project directory."""
+
+from __future__ import annotations
+
+import pytest
+from corpora import bypasses, harmless
+
+from shoal.core.decisions import Allow
+from shoal.core.identity import Identity
+from shoal.core.ids import SessionId
+from shoal.core.messages import ToolUse
+from shoal.policy.permissions import RulePermissions
+from shoal.policy.rules import Standing, parse_rule
+from shoal.workspaces.local import LocalWorkspace
+
+
+def _engine(place, rules=()):
+    standing = Standing(allow=tuple(parse_rule(rule, "a test") for rule in rules))
+    return RulePermissions(LocalWorkspace(place), standing=standing)
+
+
+def _is_allowed(engine, command):
+    call = ToolUse(id="c", name="Bash", input={"command": command})
+    return isinstance(engine.decide(call, None, Identity(session=SessionId("s"))), Allow)
+
+
+@pytest.mark.spec("PRM-05")
+def test_the_engine_lets_no_bypass_attempt_run_unasked(tmp_path):
+    attempts = bypasses()
+    engines = {rules: _engine(tmp_path, rules) for rules, _ in attempts}
+    assert [(rules, command) for rules, command in attempts if _is_allowed(engines[rules], command)] == []
+
+
+def test_the_engine_asks_at_most_one_everyday_command_in_twenty(tmp_path):
+    engine = _engine(tmp_path)
+    asked = [command for command in harmless() if not _is_allowed(engine, command)]
+    assert len(asked) <= 0.05 * len(harmless()), asked
