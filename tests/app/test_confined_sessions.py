@@ -203,6 +203,25 @@ async def test_a_sandbox_asked_for_by_name_that_cannot_hold_refuses_the_command(
     assert not (project / "made").exists()
 
 
+async def made_by(project: Path, command: str, **options: Any) -> bool:
+    """Whether a command that writes `made` ran, with nobody there to ask."""
+    mind = [ToolUse(id="c1", name="Bash", input={"command": command}), "end"]
+    async with shoal.open(cwd=project, model=ScriptedModel(mind), **options) as session:
+        assert [event async for event in session.run("go")]
+    return (project / "made").exists()
+
+
+async def test_by_setting_a_confined_command_is_not_asked_about(project: Path) -> None:
+    assert not await made_by(project, 'python3 -c \'open("made", "w")\'')
+    configure(autoAllow=True)
+    assert not await made_by(project, "touch made", disallowed_tools=["Bash(touch:*)"])
+    assert not await made_by(project, "touch made", mode="plan")
+    # It cannot give itself more than that: settings of the project that allow more are not its to write.
+    await made_by(project, "echo '{}' > .claude/settings.local.json; mkdir .claude/agents; mv .claude c")
+    assert list((project / ".claude").iterdir()) == []
+    assert await made_by(project, 'python3 -c \'open("made", "w")\'')
+
+
 async def test_background_commands_end_with_the_session(project: Path) -> None:
     line = {"command": "echo up > up; sleep 300", "run_in_background": True}
     mind = [ToolUse(id="c1", name="Bash", input=line), "end"]

@@ -221,9 +221,11 @@ async def _reach(
     )
     confined = sandbox(settings, workspace, record.directory, session.note)
     shells.confine(confined)
+    permissions = _permissions(options, settings, workspace, record.directory, session)
+    permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
-        permissions=_permissions(options, settings, workspace, record.directory, session),
+        permissions=permissions,
         desk=desk,
         processes=processes,
         shells=await _entered(shells, options, leave),
