@@ -81,6 +81,15 @@ async def test_by_default_a_session_confines_its_commands_and_says_nothing(
     assert not [event for event in events if isinstance(event, Noted)]
 
 
+async def test_a_command_that_meets_the_wall_is_told_of_it(project: Path) -> None:
+    (met, other, fine), _ = await commands(
+        project, "touch ~/.cache-of-a-tool", "false", "touch ~/x; echo went on"
+    )
+    assert '"writable"' in met
+    assert "sandbox" not in other
+    assert "sandbox:" not in fine
+
+
 async def test_a_command_reaches_neither_the_socket_nor_the_questions_of_its_own_run(project: Path) -> None:
     home = os.environ[HOME]
     (found, results), _ = await commands(

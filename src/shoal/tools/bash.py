@@ -24,6 +24,11 @@ LONGEST_TIMEOUT = 600_000
 _GRACE = 0.5
 _DYING = 2.0
 """Seconds in which what a confined command leaves running is gone; it takes a millisecond."""
+_WALLS = ("Read-only file system", "EROFS")
+CONFINED = (
+    "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
+    'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
+)
 _PROGRESS_EVERY = 0.2
 
 
@@ -149,6 +154,8 @@ class _Call:
         if status:
             self._notes.append(_ended(status))
         text = self._output.text.strip("\n") or "(no output)"
+        if status and self._commands.confined and any(mark in text for mark in _WALLS):
+            self._notes.append(CONFINED)
         notes = [f"[{note}]" for note in self._notes if note]
         return Outcome(
             content="\n".join([text, *notes]),

@@ -67,6 +67,10 @@ class Commands:
         return await site.processes.start(launch)
 
     @property
+    def confined(self) -> bool:
+        return self.sandbox is not None and self.sandbox.holds
+
+    @property
     def leave_nothing(self) -> bool:
         """Whether what a command starts ends with it."""
         return self.sandbox is not None and self.sandbox.ends_all
