@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+import shoal
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.settings import load_settings
 from shoal.core.errors import SettingsError
+from shoal.core.events import Noted, ToolReturned
+from shoal.core.messages import ToolUse
 from shoal.core.permissions import AddDirectories, AddRules, RuleValue, SetMode
+from shoal.core.requests import Request
+from shoal.models.scripted import ScriptedModel
 
 
 @pytest.fixture
@@ -185,3 +190,35 @@ def test_each_destination_has_its_file(project: Path) -> None:
     assert settings_path("localSettings", settings, project) == project / ".claude" / "settings.local.json"
     assert settings_path("projectSettings", settings, project) == project / ".claude" / "settings.json"
     assert settings_path("userSettings", settings, project) == settings.home / "settings.json"
+
+
+async def test_a_change_counts_for_the_next_tool_call_of_a_running_session(project: Path) -> None:
+    file = project / ".claude" / "settings.json"
+    steps = iter(("none", "allow", "deny", "broken", "end"))
+
+    def mind(request: Request) -> ToolUse | str:
+        step = next(steps)
+        if step in ("allow", "deny"):
+            file.write_text(json.dumps({"permissions": {step: ["Bash(touch:*)"]}}))
+        elif step == "broken":
+            file.write_text("{")
+        return "done" if step == "end" else ToolUse(id=step, name="Bash", input={"command": f"touch {step}"})
+
+    async with shoal.open(cwd=project, model=ScriptedModel(mind)) as session:
+        events = [event async for event in session.run("go")]
+    failed = {event.call: event.result.is_error for event in events if isinstance(event, ToolReturned)}
+    assert failed == {"none": True, "allow": False, "deny": True, "broken": True}
+    notes = [event.text for event in events if isinstance(event, Noted)]
+    assert len(notes) == 1
+    assert f"{file}:1: not valid JSON" in notes[0]
+
+
+async def test_a_session_is_not_changed_into_one_that_skips_permissions(project: Path) -> None:
+    async with shoal.open(cwd=project, model=ScriptedModel(["hello"])) as session:
+        with pytest.raises(SettingsError, match="--dangerously-skip-permissions"):
+            session.set_mode("bypassPermissions")
+        assert session.parts.permissions.mode == "default"
+    async with shoal.open(cwd=project, model=ScriptedModel(["hello"]), skip_permissions=True) as session:
+        session.set_mode("default")
+        session.set_mode("bypassPermissions")
+        assert session.parts.permissions.mode == "bypassPermissions"

@@ -35,6 +35,7 @@ class CommandRule:
         if self._open:
             self._words = (*self._words, "*")
         self._first = self._words[0] if self._words else ""
+        self._path_end = f"/{self._first}"
 
     def is_whole(self, command: str) -> bool:
         """Whether it is this very command line, which a person has then seen as it is."""
@@ -42,7 +43,7 @@ class CommandRule:
 
     def covers(self, part: Part) -> bool:
         """Whether it allows this simple command; never in doubt."""
-        if part.argv is None:
+        if part.argv is None or not (self._globs or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in PASSING for wrapper in part.via) and self._fits(part.argv):
             return True
@@ -52,6 +53,10 @@ class CommandRule:
 
     def concerns(self, part: Part) -> Match:
         """Whether it forbids this simple command, under any path and any wrapper."""
+        if part.argv and not self._globs and not part.via:
+            name = part.argv[0]
+            if name != self._first and not name.endswith(self._path_end):
+                return "no"
         if self._first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
             return "yes"
         known: tuple[str | None, ...] = part.argv if part.argv is not None else part.words

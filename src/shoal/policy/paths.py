@@ -24,9 +24,12 @@ class Reach:
         self._workspace = workspace
         self._kind: Callable[[str], Kind] | None = None
         self._granted: tuple[Path, ...] | None = None
+        self._cwd: Path | None = None
+        self._cwd_text = ""
         self._inside: tuple[str, ...] = ()
         self.root = str(workspace.root)
         self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        self._below_root = f"{self.root}/"
         self._is_below_home = self._is_own(self.root)
 
     def real(self, text: str) -> tuple[str, bool]:
@@ -56,11 +59,12 @@ class Reach:
 
     def is_guarded(self, real: str) -> bool:
         """Whether this is never changed without asking: a protected file, or one of Shoal's own."""
-        inside = real.startswith(f"{self.root}/")
-        # The project itself may lie below such a directory, as worktrees do.
-        if inside and self._is_below_home:
-            return protected(real[len(self.root) :])
-        return protected(real[len(self.root) :] if inside else real) or self._is_own(real)
+        if real.startswith(self._below_root):
+            # The project itself may lie below such a directory, as worktrees do.
+            if protected(real, len(self.root)):
+                return True
+            return not self._is_below_home and self._is_own(real)
+        return protected(real) or self._is_own(real)
 
     def _is_own(self, real: str) -> bool:
         return bool(self._home) and f"{real}/".startswith(self._home)
@@ -70,12 +74,19 @@ class Reach:
         if ".." in text:
             _refuse_way_back(self._workspace, text)
         elif text[:1] not in _ODD_STARTS and "\0" not in text and "\\" not in text:
-            path = text if text[0] == "/" else f"{self._workspace.cwd}/{text}"
+            path = text if text[0] == "/" else self._before() + text
             if "//" in path or "/." in path or path[-1] == "/":
                 path = normpath(path)
             return path[1:] if path.startswith("//") else path
         path = str(self._workspace.locate(text))
         return path[1:] if path.startswith("//") else path
+
+    def _before(self) -> str:
+        """The working directory as what stands before a relative path."""
+        cwd = self._workspace.cwd
+        if cwd is not self._cwd:
+            self._cwd, self._cwd_text = cwd, f"{cwd}/"
+        return self._cwd_text
 
     def _looker(self) -> Callable[[str], Kind]:
         self._kind = link_free()

@@ -21,7 +21,7 @@ from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules, parse_rule
 from shoal.policy.shell_calls import PartJudged, ShellJudge
-from shoal.policy.tables import Tables
+from shoal.policy.tables import FileTable, Tables
 
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
@@ -212,30 +212,30 @@ class RulePermissions:
         if self.mode == "bypassPermissions":
             return _SKIPPED
         if name in READ_TOOLS:
-            return self._read(real, tables, name, is_directory=is_directory)
+            return self._read(real, table, name, is_directory=is_directory)
         if is_directory:
             return Deny(f"{shown(real)} is a directory; give the path of a file.")
-        return self._edit(real, tables, name)
+        return self._edit(real, table, name)
 
-    def _read(self, real: str, tables: Tables, name: str, *, is_directory: bool) -> Decision:
+    def _read(self, real: str, table: FileTable, name: str, *, is_directory: bool) -> Decision:
         if self._reach.holds(real):
             return _READS_INSIDE
         if (self._readable and real.startswith(self._readable)) or real == self.plan_file:
             return _OWN_FILE
-        if rule := tables.file(name).allow.named(real):
+        if rule := table.allow.named(real):
             return allowed(rule)
         return Ask(
             f"{shown(real)} is outside the working directories",
             suggestions=suggestions.for_read(name, real, is_directory=is_directory),
         )
 
-    def _edit(self, real: str, tables: Tables, name: str) -> Decision:
+    def _edit(self, real: str, table: FileTable, name: str) -> Decision:
         if self.mode == "plan":
             return _PLAN_FILE if real == self.plan_file else Deny(_ONLY_READS)
         if self._reach.is_guarded(real):
             return Ask(f"{shown(real)} is protected: it decides what programs do, or holds keys")
         inside = self._reach.holds(real)
-        rules = tables.file(name).allow
+        rules = table.allow
         if rule := rules.named(real):
             return allowed(rule)
         if inside and rules.bare is not None:

@@ -19,10 +19,10 @@ _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".
 _KEY_NAMES = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
 
 
-def protected(path: str) -> bool:
-    """Whether an absolute path, with links followed, is one of them."""
+def protected(path: str, start: int = 0) -> bool:
+    """Whether an absolute path, with links followed, is one of them, judged by what comes after `start`."""
     # Every name but those of keys begins with a dot, and few paths hold one.
-    if "/." in path and _DOTTED.search(path) is not None:
+    if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:
         return True
     name = path[path.rfind("/") + 1 :].lower()
     return name.endswith(_KEY_ENDINGS) or name.startswith(_KEY_NAMES)

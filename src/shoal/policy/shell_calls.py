@@ -35,6 +35,7 @@ class PartJudged(Struct, frozen=True, kw_only=True):
 class ShellJudge:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
+        self._found: dict[str, tuple[str, bool]] = {}
 
     def judge(self, command: str, tables: Tables, mode: Mode) -> Decision:
         rules = tables.commands
@@ -50,6 +51,7 @@ class ShellJudge:
         skips = mode == "bypassPermissions"
         if skips and not self._may_forbid(tables):
             return Allow("permissions are skipped")
+        self._found.clear()
         analysis = analysed(command)
         if forbidding := self._forbidding(command, analysis, tables):
             return _decision(forbidding)
@@ -60,11 +62,19 @@ class ShellJudge:
     def parts(self, command: str, tables: Tables, mode: Mode) -> tuple[PartJudged, ...]:
         if "\0" in command or len(command) > LONGEST:
             return ()
+        self._found.clear()
         found = []
         for part in analysed(command).parts:
             alone = Analysis(parts=(part,))
             found.append(self._forbidding("", alone, tables) or self._permitted(part, tables, mode))
         return tuple(found)
+
+    def _real(self, path: str) -> tuple[str, bool]:
+        """Looked up once for each command: several rules ask about the same file."""
+        found = self._found.get(path)
+        if found is None:
+            found = self._found[path] = self._reach.real(path)
+        return found
 
     def _may_forbid(self, tables: Tables) -> bool:
         rules = tables.commands
@@ -107,7 +117,7 @@ class ShellJudge:
             may = table.deny.any_named or table.ask.any_named
             return None if may is None else _by_rule("ask", part, may, may=True)
         try:
-            real, _ = self._reach.real(path)
+            real, _ = self._real(path)
         except WorkspaceError:
             return None
         if rule := table.deny.named(real):
@@ -164,7 +174,7 @@ class ShellJudge:
 
     def _unwritable(self, part: Part, path: str, rule: Rule | None, tables: Tables, mode: Mode) -> str | None:
         try:
-            real, _ = self._reach.real(path)
+            real, _ = self._real(path)
         except WorkspaceError as refusal:
             return str(refusal)
         if self._reach.is_guarded(real) or self._reach.is_key(real):
@@ -181,7 +191,7 @@ class ShellJudge:
 
     def _unreadable(self, path: str, tables: Tables) -> str | None:
         try:
-            real, _ = self._reach.real(path)
+            real, _ = self._real(path)
         except WorkspaceError as refusal:
             return str(refusal)
         if self._reach.is_key(real):
@@ -192,7 +202,7 @@ class ShellJudge:
 
     def _is_protected(self, path: str) -> bool:
         try:
-            real, _ = self._reach.real(path)
+            real, _ = self._real(path)
         except WorkspaceError:
             return True
         return self._reach.is_guarded(real) or self._reach.is_key(real)
