@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 import shoal
+from processes_in import processes_in
 from shoal.core.errors import (
     BudgetError,
     ContextTooLong,
@@ -161,6 +162,7 @@ async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_th
                 async with asyncio.timeout(10):
                     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
                         await asyncio.sleep(0.01)
+                assert processes_in(tmp_path)
                 await session.interrupt()
 
             group.create_task(interrupt())
@@ -168,9 +170,8 @@ async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_th
                 last = event
         assert isinstance(last, Finished)
         assert last.reason == "interrupted"
-        pid = int((tmp_path / "pid").read_text())
         async with asyncio.timeout(5):
-            while Path(f"/proc/{pid}").exists():
+            while processes_in(tmp_path):
                 await asyncio.sleep(0.01)
         assert (await finish(session, "go on")).text == "going on"
     results = [

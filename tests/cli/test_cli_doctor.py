@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,19 @@ def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Pa
     facts = examined(home, model="openai:mystery", OPENAI_API_KEY="k")
     assert facts["models: price"].state == "warn"
     assert '"mystery": {"input"' in facts["models: price"].advice
+
+
+@pytest.mark.needs("bwrap")
+def test_the_doctor_says_which_sandbox_holds_and_why_not(home: Path) -> None:
+    path = os.environ["PATH"]
+    assert examined(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"
+    off = examined(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false}}}')
+    assert (off["settings: sandbox"].state, off["settings: sandbox"].value[:10]) == ("none", "turned off")
+    cut = examined(home, PATH="/nowhere", settings='{"shoal": {"sandbox": {"network": false}}}')
+    assert cut["settings: sandbox"].state == "bad"
+    assert "bwrap is not installed" in cut["settings: sandbox"].value
+    odd = examined(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false, "autoAllow": true}}}')
+    assert odd["settings: sandbox"].state == "bad"
 
 
 def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, PATIENCE, Program, ended
 
+from processes_in import processes_in
 from shoal.testing import messages_server
 from shoal.testing.replies import Delay, call
 
@@ -52,12 +53,12 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: Program, proj
                 pass
             while not (project / "pid").exists() or not (project / "pid").read_text():
                 await process_alive(process)
+            assert len(processes_in(project)) > 1
             process.send_signal(signal.SIGINT)
             ran = await ended(process)
-    pid = int((project / "pid").read_text())
     assert ran.code == 130
     async with asyncio.timeout(PATIENCE):
-        while Path(f"/proc/{pid}").exists():
+        while processes_in(project):
             await asyncio.sleep(0.01)
 
 

@@ -11,7 +11,7 @@ from shoal.agent.conversation import Conversation
 from shoal.core.budget import Purse
 from shoal.core.clock import Clock
 from shoal.core.entries import Billing
-from shoal.core.events import Event, MessageAdded
+from shoal.core.events import Event, MessageAdded, Speaker
 from shoal.core.identity import Identity
 from shoal.core.ids import Ids
 from shoal.core.messages import (
@@ -108,7 +108,11 @@ class Agent(Struct, kw_only=True):
         entry = self.conversation.add(message, billing=billing, meta=meta, summary=summary)
         if billing is None:
             self.context_tokens += sum(map(weight, message.content))
-            await self.tell(MessageAdded(agent=self.identity.agent, entry=entry, message=message))
+            await self.tell(
+                MessageAdded(
+                    agent=self.identity.agent, entry=entry, message=message, by=_speaker(message, meta=meta)
+                )
+            )
         else:
             self.context_tokens = billing.usage.total_tokens
             await self.tell(
@@ -116,12 +120,19 @@ class Agent(Struct, kw_only=True):
                     agent=self.identity.agent,
                     entry=entry,
                     message=message,
+                    by="model",
                     model=billing.model,
                     message_id=billing.message_id,
                     usage=billing.usage,
                     stop_reason=billing.stop_reason,
                 )
             )
+
+
+def _speaker(message: Message, *, meta: bool) -> Speaker:
+    if any(isinstance(block, ToolResult) for block in message.content):
+        return "tool"
+    return "runtime" if meta else "person"
 
 
 def weight(block: ContentBlock) -> int:

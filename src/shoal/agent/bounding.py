@@ -1,4 +1,7 @@
-"""Keeping a tool's result small enough for the conversation; what is cut stays whole in a file."""
+"""A tool's result as it enters the conversation: small enough, and without tags only the runtime may use.
+
+What is cut stays whole in a file, word for word.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,24 @@ import re
 import msgspec
 
 from shoal.core.messages import Text, ToolUse
+from shoal.core.neutral import neutral
 from shoal.core.ports import Results
 from shoal.core.tools import Outcome
 
 EMPTY = "(no output)"
+
+
+def enterable(outcome: Outcome, call: ToolUse, results: Results, limit: int) -> Outcome:
+    short = bounded(outcome, call, results, limit)
+    if isinstance(short.content, str):
+        text = neutral(short.content)
+        return short if text is short.content else msgspec.structs.replace(short, content=text)
+    return msgspec.structs.replace(
+        short,
+        content=tuple(
+            Text(text=neutral(block.text)) if isinstance(block, Text) else block for block in short.content
+        ),
+    )
 
 
 def bounded(outcome: Outcome, call: ToolUse, results: Results, limit: int) -> Outcome:

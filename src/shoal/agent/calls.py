@@ -11,7 +11,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from shoal.agent.agent import Agent
-from shoal.agent.bounding import bounded
+from shoal.agent.bounding import enterable
 from shoal.core.decisions import Allow, Ask, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
@@ -76,7 +76,7 @@ async def _enter(agent: Agent, call: ToolUse, done: _Done) -> None:
 
 async def _run(agent: Agent, call: ToolUse) -> _Done:
     since = agent.clock.monotonic()
-    outcome = bounded(
+    outcome = enterable(
         await _outcome(agent, call), call, agent.surroundings.results, agent.bounds.result_limit
     )
     result = ToolResult(tool_use_id=call.id, content=outcome.content, is_error=outcome.is_error)

@@ -10,6 +10,7 @@ from shoal.agent.conversation import joined
 from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
+from shoal.core.neutral import neutral
 
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
@@ -63,7 +64,7 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
             attempt = shorter
             continue
         if reply.message.text.strip():
-            return reply.message.text
+            return neutral(reply.message.text)
         wordless += 1
     return _last_words(messages)
 

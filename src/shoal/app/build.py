@@ -14,6 +14,7 @@ import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
+from shoal.app.confines import checked, sandbox
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
@@ -33,6 +34,7 @@ from shoal.core.ids import LEAD, Ids
 from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
+from shoal.core.sandbox import Sandbox
 from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -95,6 +97,7 @@ class _Reach(Struct, frozen=True, kw_only=True):
     desk: FileDesk
     processes: GuardedProcesses
     shells: Shells
+    sandbox: Sandbox
     granted: tuple[Path, ...]
 
 
@@ -103,6 +106,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
+    remarks = checked(settings, cwd)
     ids = Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
@@ -178,7 +182,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         turns_before=history.turns,
-        notes=(*settings.warnings, *unknown_rules(flags, tools), *history.notes),
+        notes=(*settings.warnings, *remarks, *unknown_rules(flags, tools), *history.notes),
         started=started,
     )
 
@@ -215,12 +219,17 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
+    confined = sandbox(settings, workspace, record.directory, session.note)
+    shells.confine(confined)
+    permissions = _permissions(options, settings, workspace, record.directory, session)
+    permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
-        permissions=_permissions(options, settings, workspace, record.directory, session),
+        permissions=permissions,
         desk=desk,
         processes=processes,
         shells=await _entered(shells, options, leave),
+        sandbox=confined,
         granted=granted,
     )
 
@@ -248,7 +257,8 @@ def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History
             "home": str(settings.home),
             "session": history.session,
             "date": date_line(options.clock),
-        }
+        },
+        settings.secrets,
     )
 
 
@@ -275,7 +285,9 @@ def _record(
     lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
     transcript = FileTranscript(history.transcript, lines, durable=durable)
     leave.callback(transcript.close)
-    journal = FileJournal(history.directory / "journal.jsonl", options.clock, durable=durable)
+    journal = FileJournal(
+        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secrets
+    )
     leave.callback(journal.close)
     return _Record(
         directory=history.directory,
@@ -351,7 +363,7 @@ def _debug(options: Options, settings: Settings, history: History, leave: AsyncE
         return None
     from shoal.stores.files.debug import DebugLog
 
-    log = DebugLog(settings.home / "debug", history.session, options.clock)
+    log = DebugLog(settings.home / "debug", history.session, options.clock, settings.secrets)
     leave.callback(log.close)
     return log
 

@@ -41,6 +41,7 @@ def examine(
     else:
         facts += machine.home_facts(loaded.home, loaded.origin("home"))
         facts += _settings_facts(loaded)
+        facts.append(_sandbox_fact(loaded, cwd))
         facts += asyncio.run(_model_facts(loaded, model))
     return [*facts, *machine.programs(), *machine.extras(), *machine.terminal(environ)]
 
@@ -64,6 +65,17 @@ def _settings_facts(settings: Settings) -> Iterator[Fact]:
         yield Fact(
             area="settings", name="problem", state="warn", value=warning, advice="Correct or remove the key."
         )
+
+
+def _sandbox_fact(settings: Settings, cwd: Path) -> Fact:
+    from shoal.app.confines import checked, examined
+
+    try:
+        checked(settings, cwd)
+    except SettingsError as error:
+        return Fact(area="settings", name="sandbox", state="bad", value=str(error))
+    state, value, advice = examined(settings)
+    return Fact(area="settings", name="sandbox", state=state, value=value, advice=advice)
 
 
 async def _model_facts(settings: Settings, model: str | None) -> list[Fact]:

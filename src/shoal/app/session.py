@@ -302,6 +302,8 @@ class Session:
                 Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
             ), None
         except ModelError as error:
+            # A provider may repeat what it was sent.
+            error.args = (self.parts.settings.secrets.redacted(str(error)),)
             return self._stopped(Ended(reason="model_error", detail=str(error))), error
         except StoreError as error:
             return Ended(reason="store_error", detail=str(error)), error

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from shoal.app.standing import standing_rules
 from shoal.core.errors import SettingsError
+from shoal.core.secrets import Secrets
 from shoal.policy.rules import Standing
 from shoal.wire.settings import (
     Document,
     Kind,
     Own,
     Rules,
+    SandboxSettings,
     holds,
     known_part,
     merged,
@@ -117,6 +119,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
 
+    @property
+    def secrets(self) -> Secrets:
+        """What must not be written down."""
+        given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
+        return Secrets({**self.tool_environment, **{_VARIABLES[name]: given[name] for name in given}})
+
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -154,6 +162,7 @@ def load_settings(
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
+    sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
@@ -163,8 +172,12 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=known.shoal,
-        warnings=(*refused, *(warning for document in documents for warning in unknown_keys(document))),
+        own=replace(known.shoal, sandbox=sandbox),
+        warnings=(
+            *refused,
+            *loosened,
+            *(warning for document in documents for warning in unknown_keys(document)),
+        ),
         environ=environ,
         documents=documents,
         standing=standing_rules(documents, cwd),
@@ -177,6 +190,23 @@ def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]
         return rules, ()
     told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
     return replace(rules, default_mode=trusted.default_mode), (told,)
+
+
+def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[SandboxSettings, tuple[str, ...]]:
+    """A project's files may make the sandbox tighter and hide more; they cannot open it."""
+    held = replace(
+        trusted,
+        enabled=trusted.enabled if given.enabled is not True else True,
+        network=trusted.network and given.network,
+        hidden=(*trusted.hidden, *(path for path in given.hidden if path not in trusted.hidden)),
+    )
+    opens = (
+        (not given.enabled and bool(trusted.enabled))
+        or (given.auto_allow and not trusted.auto_allow)
+        or given.writable != trusted.writable
+    )
+    told = "The project's settings would open the sandbox; only your own settings can. Not done."
+    return held, (told,) if opens else ()
 
 
 def home_directory() -> Path:

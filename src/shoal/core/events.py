@@ -165,11 +165,16 @@ class Discarded(Live, frozen=True):
     attempt: int
 
 
+Speaker: TypeAlias = Literal["person", "model", "tool", "runtime"]
+
+
 class MessageAdded(Live, frozen=True):
     """A whole message entered the conversation, as the transcript has it."""
 
     entry: EntryId
     message: Message
+    by: Speaker = "runtime"
+    """Whose words these are: the runtime says it, whatever the message says of itself."""
     model: str = ""
     message_id: str = ""
     usage: Usage | None = None

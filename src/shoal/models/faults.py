@@ -20,6 +20,7 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
+from shoal.core.secrets import SHAPES_ALONE
 from shoal.models.catalogue import similar
 from shoal.models.http1 import Head
 from shoal.models.json_text import decoded
@@ -234,5 +235,6 @@ def _code_in(error: Mapping[str, Any]) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = " ".join(text.split())
+    # Providers repeat the key they did not accept.
+    text = SHAPES_ALONE.redacted(" ".join(text.split()))
     return text if len(text) <= _SAID_LIMIT else f"{text[:_SAID_LIMIT]}…"

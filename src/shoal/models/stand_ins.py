@@ -9,13 +9,19 @@ from collections.abc import Mapping
 
 import msgspec
 
+from shoal.core.secrets import SHAPES_ALONE, Secrets
+
 _SHORTEST = 4
 """Characters; shorter texts occur by chance."""
 
 
 class StandIns:
-    def __init__(self, real: Mapping[str, str]) -> None:
-        """`real` gives the text of this run for each name, as in `{"cwd": "/home/me/project"}`."""
+    def __init__(self, real: Mapping[str, str], secrets: Secrets = SHAPES_ALONE) -> None:
+        """`real` gives the text of this run for each name, as in `{"cwd": "/home/me/project"}`.
+
+        Secrets have stand-ins too, which are never shown again: a recording is given away.
+        """
+        self._secrets = secrets
         named = [(_in_json(text), _stand_in(name)) for name, text in real.items() if len(text) >= _SHORTEST]
         # The longest first: the project may lie in the home.
         self._pairs = sorted(named, key=lambda pair: len(pair[0]), reverse=True)
@@ -23,7 +29,7 @@ class StandIns:
     def hide(self, json: bytes) -> bytes:
         for real, stand_in in self._pairs:
             json = json.replace(real, stand_in)
-        return json
+        return self._secrets.redacted_bytes(json)
 
     def show(self, json: bytes) -> bytes:
         for real, stand_in in self._pairs:

@@ -22,6 +22,13 @@ from shoal.tools.shells import Shell, Shells
 DEFAULT_TIMEOUT = 120_000
 LONGEST_TIMEOUT = 600_000
 _GRACE = 0.5
+_DYING = 2.0
+"""Seconds in which what a confined command leaves running is gone; it takes a millisecond."""
+_WALLS = ("Read-only file system", "EROFS")
+CONFINED = (
+    "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
+    'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
+)
 _PROGRESS_EVERY = 0.2
 
 
@@ -49,8 +56,10 @@ def _bash(shells: Shells) -> Tool:
         Each call is a new shell. It starts in the directory where the last one ended, as long as that is
         inside the project; variables and functions set in one call are not there in the next. Output and
         errors come back together; where they are long the middle is cut out and the whole is in a file you
-        can Read. Programs that ask questions or need a terminal do not work here: give their answers as
-        options. To find, read or change files, the tools made for that are better than shell commands.
+        can Read. What a command leaves running may end with it: for servers and long jobs there is
+        run_in_background. Programs that ask questions or need a terminal do not work here: give their
+        answers as options. To find, read or change files, the tools made for that are better than shell
+        commands.
         """
         if not command.strip():
             return failed("The command is empty.")
@@ -87,6 +96,8 @@ class _Call:
             finally:
                 pipe.handed_over()
             status = await self._watched(process, seconds)
+            if self._commands.leave_nothing:
+                await pipe.let_go(_DYING)
             held = pipe.finish()
             if status is None:
                 self._notes.append(f"The command was ended after its time limit of {seconds:g} s.")
@@ -143,6 +154,8 @@ class _Call:
         if status:
             self._notes.append(_ended(status))
         text = self._output.text.strip("\n") or "(no output)"
+        if status and self._commands.confined and any(mark in text for mark in _WALLS):
+            self._notes.append(CONFINED)
         notes = [f"[{note}]" for note in self._notes if note]
         return Outcome(
             content="\n".join([text, *notes]),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shoal.core.filenames import shown
 from shoal.core.ports import Launch, Process
+from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Site
 from shoal.tools.environment import command_environment
 from shoal.tools.snapshot import Capture, NoSnapshot
@@ -35,6 +36,7 @@ class Commands:
         self._capture = capture
         self._tasks = tasks
         self._note = note
+        self.sandbox: Sandbox | None = None
         self._snapshot: asyncio.Task[Path | None] | None = None
         self._places: Path | None = None
         self._started = 0
@@ -52,15 +54,26 @@ class Commands:
         known = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._capture.shell
         told = str(directory_file or os.devnull)
-        return await site.processes.start(
-            Launch(
-                argv=(shell.path, "-c", _SCRIPT, shell.kind, told, known, command),
-                cwd=site.workspace.cwd,
-                env=command_environment(site.env),
-                stdout=output,
-                stderr=output,
-            )
+        launch = Launch(
+            argv=(shell.path, "-c", _SCRIPT, shell.kind, told, known, command),
+            cwd=site.workspace.cwd,
+            env=command_environment(site.env),
+            stdout=output,
+            stderr=output,
         )
+        if self.sandbox is not None:
+            await self.sandbox.ready()
+            launch = self.sandbox.wrap(launch)
+        return await site.processes.start(launch)
+
+    @property
+    def confined(self) -> bool:
+        return self.sandbox is not None and self.sandbox.holds
+
+    @property
+    def leave_nothing(self) -> bool:
+        """Whether what a command starts ends with it."""
+        return self.sandbox is not None and self.sandbox.ends_all
 
     def directory_file(self) -> Path:
         """A new name for a command to write its last directory to."""

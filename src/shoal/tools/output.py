@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.errors import StoreError
@@ -115,10 +116,17 @@ class Pipe:
         os.set_blocking(self._reader, False)
         self._loop.add_reader(self._reader, self._read)
         self._open = True
+        self._closed = asyncio.Event()
 
     def handed_over(self) -> None:
         """The command has its own copy of the writing end."""
         os.close(self.writer)
+
+    async def let_go(self, patience: float) -> None:
+        """Wait until no process holds the other end, as long as `patience` in seconds lasts."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._closed.wait()
 
     def finish(self) -> bool:
         """Take what is left and close; whether some process still holds the other end."""
@@ -148,5 +156,6 @@ class Pipe:
 
     def _close(self) -> None:
         self._open = False
+        self._closed.set()
         self._loop.remove_reader(self._reader)
         os.close(self._reader)

@@ -14,6 +14,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Process, Processes
+from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Site
 from shoal.tools.commands import Commands
 from shoal.tools.environment import command_environment
@@ -149,6 +150,10 @@ class Shells:
                 await self._tasks.__aexit__(kind, error, trace)
             else:
                 await self._tasks.__aexit__(None, None, None)
+
+    def confine(self, sandbox: Sandbox) -> None:
+        """From now on commands run in this sandbox."""
+        self.commands.sandbox = sandbox
 
     def prepare(self) -> None:
         """Capture the person's shell now, in the background, so that the first command need not wait."""

@@ -32,6 +32,18 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tools: bool | None = None
 
 
+class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How shell commands are confined; see `core.sandbox`."""
+
+    enabled: bool | Literal["auto"] = "auto"
+    """`auto` confines where the machine can; `true` refuses to run a command where it cannot."""
+    network: bool = True
+    auto_allow: bool = False
+    """Whether a confined command may run without asking; rules that deny or ask still hold."""
+    writable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
 class Own(Struct, frozen=True, kw_only=True):
     """The settings under `shoal`, which no other program reads."""
 
@@ -58,6 +70,7 @@ class Own(Struct, frozen=True, kw_only=True):
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
+    sandbox: SandboxSettings = SandboxSettings()
 
 
 class Rules(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -135,14 +148,23 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
 
 def unknown_keys(document: Document) -> Iterator[str]:
     """A sentence for each key under `shoal` that is none of ours."""
-    own = document.raw.get("shoal")
-    for key in own if isinstance(own, dict) else ():
-        if key not in Own.__struct_encode_fields__:
+    for way, known in ((("shoal",), Own), (("shoal", "sandbox"), SandboxSettings)):
+        if holds(document, way):
+            yield from _strangers(document, way, known.__struct_encode_fields__)
+
+
+def _strangers(document: Document, way: tuple[str, ...], known: Sequence[str]) -> Iterator[str]:
+    given: Any = document.raw
+    for key in way:
+        given = given[key]
+    for key in given if isinstance(given, dict) else ():
+        if key not in known:
             from difflib import get_close_matches
 
-            near = get_close_matches(key, Own.__struct_encode_fields__, n=1)
+            near = get_close_matches(key, known, n=1)
             hint = f" Is {near[0]} meant?" if near else ""
-            yield f"{document.place(('shoal', key))}: shoal.{key} is not a setting and is ignored.{hint}"
+            place, name = document.place((*way, key)), ".".join((*way, key))
+            yield f"{place}: {name} is not a setting and is ignored.{hint}"
 
 
 _JOINED = frozenset({"allow", "ask", "deny", "additionalDirectories"})

@@ -8,6 +8,7 @@ from pathlib import Path
 from shoal.core.clock import Clock, iso
 from shoal.core.events import Event
 from shoal.core.ids import SessionId
+from shoal.core.secrets import SHAPES_ALONE, Secrets
 from shoal.stores.files.places import checked, make_private
 from shoal.wire.content import dump
 
@@ -15,7 +16,10 @@ from shoal.wire.content import dump
 class DebugLog:
     """`debug/{session}.txt`, with `debug/latest` pointing at it. A write that fails stops nothing."""
 
-    def __init__(self, directory: Path, session: SessionId, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, session: SessionId, clock: Clock, secrets: Secrets = SHAPES_ALONE
+    ) -> None:
+        self._secrets = secrets
         make_private(directory)
         self.path = directory / f"{checked(session, directory)}.txt"
         self._clock = clock
@@ -27,8 +31,9 @@ class DebugLog:
             latest.symlink_to(self.path.name)
 
     def note(self, event: Event) -> None:
+        line = iso(self._clock.now()).encode() + b" " + self._secrets.redacted_bytes(dump(event)) + b"\n"
         with suppress(OSError):
-            self._file.write(iso(self._clock.now()).encode() + b" " + dump(event) + b"\n")
+            self._file.write(line)
 
     def close(self) -> None:
         self._file.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.events import Journaled, SessionEnded
+from shoal.core.secrets import SHAPES_ALONE, Secrets
 from shoal.stores.files.places import append_line, make_private, unwritable
 from shoal.stores.files.watch import DirectoryWatch
 from shoal.wire.journal import Recorded, journal_line, read_event, rescued_event
@@ -22,15 +23,18 @@ _CHUNK = 1 << 20
 class FileJournal:
     """Nothing is made before the first event."""
 
-    def __init__(self, path: Path, clock: Clock, *, durable: bool = False) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, *, durable: bool = False, secrets: Secrets = SHAPES_ALONE
+    ) -> None:
         self.path = path
+        self._secrets = secrets
         self._clock = clock
         self._durable = durable
         self._fd: int | None = None
         self._torn = False
 
     def append(self, event: Journaled) -> None:
-        line = journal_line(event, self._clock.now())
+        line = self._secrets.redacted_bytes(journal_line(event, self._clock.now()))
         fd = self._open() if self._fd is None else self._fd
         if self._torn:
             line = b"\n" + line

@@ -1,0 +1,1 @@
+"""What confines shell commands: bubblewrap, Landlock, the sandbox of macOS; and the choice among them."""

@@ -1,0 +1,60 @@
+"""Where the git repository of a directory keeps itself: what commits write, and what git later runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_LONGEST = 4096
+
+
+def writable_of_git(directory: Path) -> Iterator[Path]:
+    """What a commit writes outside of the directory: the repository around it, or behind its worktree."""
+    for place in (directory, *directory.parents):
+        dot = place / ".git"
+        if dot.is_dir():
+            if place != directory:
+                yield dot
+            return
+        entry = _worktree_entry(dot)
+        if entry is not None:
+            common = _common(entry)
+            yield from (entry, common / "objects", common / "refs", common / "logs")
+            return
+
+
+def kept_of_git(directory: Path) -> Iterator[Path]:
+    """What decides which programs git runs: written by an agent's command, a person's git would obey it."""
+    for place in (directory, *directory.parents):
+        dot = place / ".git"
+        if dot.is_dir():
+            yield from (dot / "hooks", dot / "config", dot / "config.worktree")
+            return
+        entry = _worktree_entry(dot)
+        if entry is not None:
+            yield dot
+            yield from (entry / name for name in ("gitdir", "commondir", "config.worktree"))
+            return
+
+
+def _worktree_entry(dot: Path) -> Path | None:
+    """The `worktrees/NAME` directory that a worktree's .git file names, if it knows of this worktree too."""
+    named = _line(dot).removeprefix("gitdir: ")
+    if not named:
+        return None
+    entry = Path(os.path.realpath(dot.parent / named))
+    # Anyone can write a .git file that names another's repository; that one would not name it back.
+    return entry if os.path.realpath(entry / _line(entry / "gitdir")) == os.path.realpath(dot) else None
+
+
+def _common(entry: Path) -> Path:
+    return Path(os.path.realpath(entry / (_line(entry / "commondir") or "../..")))
+
+
+def _line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_LONGEST)).split("\n", 1)[0]
+    except OSError:
+        return ""

@@ -1,0 +1,289 @@
+"""Commands in a sandbox: what they can no longer do, and everything else that stays as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from confined_rig import PATIENCE, Rig
+
+from processes_in import processes_in
+from shoal.backends.processes import GuardedProcesses
+from shoal.backends.sandbox.bubblewrap import Bubblewrap
+from shoal.backends.sandbox.landlock import Landlock
+from shoal.core.clock import SystemClock
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[GuardedProcesses]:
+    made = GuardedProcesses(SystemClock())
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def plain(tmp_path: Path, processes: GuardedProcesses) -> Rig:
+    return Rig(tmp_path / "plain", processes, None)
+
+
+@pytest.fixture
+def bubble(tmp_path: Path, processes: GuardedProcesses) -> Rig:
+    kind = Bubblewrap(os.environ["PATH"])
+    assert kind.trouble() is None
+    return Rig(tmp_path / "confined", processes, kind)
+
+
+def landlock() -> Landlock:
+    kind = Landlock()
+    if trouble := kind.trouble():
+        pytest.skip(trouble)
+    return kind
+
+
+@pytest.fixture(params=[pytest.param("bwrap", marks=pytest.mark.needs("bwrap")), "landlock"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path, processes: GuardedProcesses) -> Rig:
+    kind = Bubblewrap(os.environ["PATH"]) if request.param == "bwrap" else landlock()
+    return Rig(tmp_path / "confined", processes, kind)
+
+
+async def test_a_command_writes_in_the_project_and_nowhere_else(rig: Rig) -> None:
+    outside = rig.home / "made"
+    status, said = await rig.run(
+        f"echo in > made; mkdir d; echo out > {outside}; rm -f {rig.home}/notes.txt; cat made"
+    )
+    assert said.endswith("in\n")
+    assert "denied" in said or "Read-only" in said
+    assert (rig.project / "made").read_text() == "in\n"
+    assert not outside.exists()
+    assert (rig.home / "notes.txt").exists()
+    assert status == 0
+
+
+async def test_hidden_files_are_not_readable_and_their_neighbours_are(rig: Rig) -> None:
+    _, said = await rig.run(
+        "cat ~/.ssh/id ~/.netrc ~/.ssh/../.ssh/id /proc/self/root$HOME/.ssh/id; cat ~/notes.txt"
+    )
+    assert "secret" not in said
+    assert said.endswith("plain notes\n")
+
+
+async def test_a_link_in_the_project_does_not_lead_to_what_is_hidden(rig: Rig) -> None:
+    (rig.project / "link").symlink_to(rig.home / ".ssh")
+    _, said = await rig.run(
+        "cat link/id; ln -s ~/.netrc here; cat here; ln ~/.netrc hard; cat hard; echo x >> here"
+    )
+    assert "secret" not in said
+    assert (rig.home / ".netrc").read_text() == "secret password\n"
+
+
+COMMANDS = (
+    "true",
+    "exit 7",
+    "nosuchprogram",
+    "echo out; echo err >&2; printf 'no newline'",
+    "cat; echo end of input",
+    "pwd; echo $0; echo ${HOME##*/}",
+    "kill -TERM $$; sleep 5",
+    "yes | head -n 2; echo ${PIPESTATUS[0]}",
+    "sleep 0.01 & wait; echo waited",
+    "printf 'a\\0b\\377' | od -c",
+    "umask; ulimit -n; tty",
+    "echo x > /dev/null; echo to stdout > /dev/stdout; cat < /dev/zero | head -c 3 | od -c",
+    "python3 -c 'import multiprocessing as m; print(m.Lock().acquire())'",
+    "trap 'echo bye' EXIT; exit 3",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_output_and_exit_code_are_those_of_the_plain_command(
+    plain: Rig, rig: Rig, command: str
+) -> None:
+    expected = await plain.run(command)
+    status, said = await rig.run(command)
+    assert said.replace("/confined/", "/plain/") == expected[1]
+    # The shell's own end by a signal comes out of a process space as shells tell it: 128 and the number.
+    assert status in (expected[0], 128 - expected[0] if expected[0] < 0 else expected[0])
+
+
+async def test_a_directory_of_the_project_is_the_working_directory(rig: Rig) -> None:
+    (rig.project / "a dir").mkdir()
+    rig.project = rig.project / "a dir"
+    assert (await rig.run("pwd"))[1] == f"{rig.project}\n"
+
+
+@pytest.mark.needs("bwrap")
+async def test_without_network_a_command_reaches_nobody_not_even_this_machine(bubble: Rig) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    knock = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached"
+    try:
+        assert (await bubble.run(knock))[1] == "reached\n"
+        bubble.set(network=False)
+        status, said = await bubble.run(knock)
+        assert status != 0
+        assert "reached" not in said
+    finally:
+        server.close()
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_command_sees_its_own_processes_alone(bubble: Rig, processes: GuardedProcesses) -> None:
+    _, said = await bubble.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ls -d /proc/[0-9]* | wc -l")
+    assert "guardian.py" not in said
+    assert int(said.split()[-1]) < 10
+
+
+async def test_a_command_cannot_signal_a_process_outside(rig: Rig) -> None:
+    with subprocess.Popen(["sleep", "60"]) as outsider:
+        try:
+            status, _ = await rig.run(f"kill -KILL {outsider.pid}")
+            assert status != 0
+            assert outsider.poll() is None
+        finally:
+            outsider.kill()
+
+
+async def test_a_command_does_not_read_the_environment_of_the_session(rig: Rig) -> None:
+    with subprocess.Popen(["sleep", "60"], env={"SECRET_OF_SESSION": "sesame"}) as outsider:
+        try:
+            _, said = await rig.run(
+                f"cat /proc/{outsider.pid}/environ; cat /proc/[0-9]*/environ | tr '\\0' '\\n'"
+            )
+            assert "sesame" not in said
+        finally:
+            outsider.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="shows what root cannot do")
+async def test_root_cannot_undo_the_sandbox_or_set_up_the_machine(rig: Rig) -> None:
+    before = Path("/proc/sys/kernel/core_pattern").read_text()
+    status, _ = await rig.run(
+        "mount -o remount,rw / || mount -t tmpfs none /mnt || mknod device b 254 0 || head -c1 /dev/vda "
+        f"|| echo {before.strip()} > /proc/sys/kernel/core_pattern || unshare -m true"
+    )
+    assert status != 0
+    assert Path("/proc/sys/kernel/core_pattern").read_text() == before
+
+
+async def test_an_ended_command_may_finish_what_it_must(rig: Rig) -> None:
+    process, reader = await rig.start(
+        "trap 'sleep 0.3; echo finished > finished; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    )
+    async with asyncio.timeout(PATIENCE):
+        assert await reader.readline() == b"ready\n"
+        await process.stop(grace=5)
+    assert (rig.project / "finished").read_text() == "finished\n"
+    assert processes_in(rig.project) == []
+
+
+async def test_a_command_that_does_not_listen_is_killed_with_all_it_started(rig: Rig) -> None:
+    process, reader = await rig.start(
+        "trap '' TERM; setsid sleep 300 & (sleep 300 &); echo ready; while :; do sleep 1; done"
+    )
+    async with asyncio.timeout(PATIENCE):
+        assert await reader.readline() == b"ready\n"
+        assert len(processes_in(rig.project)) >= 3
+        assert await process.stop(grace=0.1) == -signal.SIGKILL
+        while processes_in(rig.project):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_command_ends_with_its_session(rig: Rig) -> None:
+    _, reader = await rig.start("setsid sleep 300 & echo ready; sleep 300")
+    async with asyncio.timeout(PATIENCE):
+        assert await reader.readline() == b"ready\n"
+        await rig.processes.aclose()
+        while processes_in(rig.project):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_command_dies_with_its_parent_however_that_ends(rig: Rig) -> None:
+    """As when session and guardian are killed at once, and nobody is left to end anything."""
+    words = rig.launch("echo ready; exec sleep 300").argv
+    with subprocess.Popen(
+        ["/bin/bash", "-c", '"$@" & wait', "bash", *words], cwd=rig.project, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        parent.kill()
+        parent.wait()
+        async with asyncio.timeout(PATIENCE):
+            while processes_in(rig.project):
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.needs("bwrap")
+async def test_what_is_kept_cannot_be_written_moved_or_replaced(bubble: Rig) -> None:
+    hooks = bubble.project / "repo/.git/hooks"
+    hooks.mkdir(parents=True)
+    config = hooks.parent / "config"
+    config.write_text("[core]\n")
+    bubble.set(kept=(hooks, config))
+    await bubble.run(
+        "cd repo; echo evil > .git/hooks/pre-commit; echo evil >> .git/config; echo evil > c; "
+        "mv c .git/config; "
+        "mv .git/hooks .git/h2; mv .git .git2; mv ../repo ../repo2; rm -rf .git; mkdir -p .git/hooks; "
+        "echo evil > .git/hooks/post-commit"
+    )
+    assert list(hooks.iterdir()) == []
+    assert config.read_text() == "[core]\n"
+
+
+@pytest.mark.needs("bwrap")
+async def test_what_is_hidden_inside_the_project_stays_hidden_for_the_next_command(bubble: Rig) -> None:
+    secret = bubble.project / "a/b/secret"
+    secret.mkdir(parents=True)
+    (secret / "key").write_text("sesame")
+    (bubble.project / "a/.env").write_text("sesame")
+    bubble.set(hidden=(secret, bubble.project / "a/.env"))
+    _, said = await bubble.run(
+        "mv a elsewhere; mv a/b b; cat a/.env a/b/secret/key elsewhere/b/secret/key; touch a/new"
+    )
+    _, again = await bubble.run("cat $(find . -type f)")
+    assert "sesame" not in said + again
+    assert (bubble.project / "a/new").exists()
+    assert (secret / "key").read_text() == "sesame"
+
+
+@pytest.mark.needs("bwrap")
+async def test_what_is_shown_inside_a_hidden_directory_can_be_read_alone(bubble: Rig) -> None:
+    for name in ("results", "keys"):
+        (bubble.home / "shoal" / name).mkdir(parents=True)
+        (bubble.home / "shoal" / name / "file").write_text(name)
+    bubble.set(hidden=(bubble.home / "shoal",), shown=(bubble.home / "shoal/results",))
+    _, said = await bubble.run("cat ~/shoal/results/file; ls ~/shoal; touch ~/shoal/results/new ~/shoal/new")
+    assert said.startswith("resultsresults\n")
+    assert "keys" not in said
+    assert not (bubble.home / "shoal/results/new").exists()
+
+
+@pytest.mark.needs("bwrap")
+async def test_sockets_of_other_programs_are_out_of_reach(bubble: Rig) -> None:
+    door = bubble.project / "agent.sock"
+    server = await asyncio.start_unix_server(lambda _, writer: writer.close(), door)
+    knock = (
+        "python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); "
+        'print("reached")\' agent.sock'
+    )
+    try:
+        assert "reached" in (await bubble.run(knock))[1]
+        bubble.set(doors=(door,))
+        assert "reached\n" not in (await bubble.run(knock))[1]
+    finally:
+        server.close()
+    assert (await bubble.run("find /run -type s"))[1] == ""
+
+
+def test_landlock_says_what_it_cannot_hold(plain: Rig) -> None:
+    kind, confines = Landlock(), plain.confines
+    assert kind.lack(confines) is None
+    plain.set(network=False)
+    assert "network" in str(kind.lack(plain.confines))
+    (plain.project / "secret").mkdir()
+    plain.set(network=True, hidden=(plain.project / "secret",))
+    assert str(plain.project / "secret") in str(kind.lack(plain.confines))

@@ -1,0 +1,17 @@
+"""Which processes work in a directory, seen from outside of any process space of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def processes_in(directory: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if (entry / "cwd").readlink() == directory:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
