@@ -11,6 +11,7 @@ from pathlib import Path
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import make_private, unwritable
 from shoal.stores.files.renaming import exchange
+from shoal.stores.files.sharing import is_open_here_alone
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking: a pipe put where a file should be must not stop the reader.
@@ -111,6 +112,39 @@ class Directory:
         finally:
             os.close(fd)
 
+    def write_again(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """As `write`, into the file that is there if nobody else has it open under any name, else a new one.
+
+        A new file for each change makes ext4 look for a number among thousands of those just given back:
+        0.8 ms at a few hundred changes in a second, where writing again takes 0.02.
+        """
+        fd = self._unshared(name)
+        if fd is None:
+            self.remove(name)
+            self.write(name, content, durable=durable)
+            return
+        try:
+            write_all(fd, content)
+            # Shortened only afterwards: a file cut to nothing is written out by ext4 as soon as it is closed.
+            os.ftruncate(fd, len(content))
+            if durable:
+                os.fdatasync(fd)
+        except OSError as error:
+            raise unwritable(self.path / name, error) from error
+        finally:
+            os.close(fd)
+
+    def _unshared(self, name: str) -> int | None:
+        """The file, open for writing, if it is there and nobody but us can see what is done to it."""
+        try:
+            fd = os.open(_plain(name), os.O_WRONLY | _FILE, dir_fd=self.fd)
+        except OSError:
+            return None
+        if os.fstat(fd).st_nlink == 1 and is_open_here_alone(fd):
+            return fd
+        os.close(fd)
+        return None
+
     def move(self, name: str, to: Directory, new_name: str) -> None:
         """Put the file there in one step, in the place of what was there."""
         try:
@@ -119,14 +153,13 @@ class Directory:
             raise unwritable(to.path / new_name, error) from error
 
     def swap(self, name: str, to: Directory, other: str) -> None:
-        """As `move`, but cheaper where the system can: the two change places, and the old one goes.
+        """As `move`, but cheaper where the system can: the two change places, and the old file stays here.
 
         To rename over a file makes ext4 write the new one out at once, which costs 10 to 50 times as much
         and protects from power loss only. Who wants that protection writes durably.
         """
         try:
             if exchange(self.fd, _plain(name), to.fd, _plain(other)):
-                os.unlink(name, dir_fd=self.fd)
                 return
         except FileNotFoundError:
             pass

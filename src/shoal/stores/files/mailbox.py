@@ -367,7 +367,7 @@ class Mailbox:
 
     def _put(self, window: Window) -> None:
         assert window.content is not None
-        self._places.staging.write(self._file, window.content, durable=self._durable)
+        self._places.staging.write_again(self._file, window.content, durable=self._durable)
         self._places.staging.swap(self._file, self._places.inboxes, self._file)
         if self._durable:
             os.fsync(self._places.inboxes.fd)
