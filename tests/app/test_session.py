@@ -394,6 +394,42 @@ async def test_a_session_that_cannot_begin_leaves_nothing_behind(tmp_path: Path)
     assert not any((home() / "shoal" / "runs").iterdir())
 
 
+@pytest.mark.spec("USR-05")
+async def test_unattended_what_the_person_listed_runs_and_the_rest_is_refused(tmp_path: Path) -> None:
+    settings = json.dumps({"shoal": {"unattended_allow": ["Bash(touch listed:*)"]}})
+    mind = [
+        [call("Bash", "c1", command="touch listed"), call("Bash", "c2", command="touch other")],
+        "done",
+    ]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), settings=settings) as session:
+        returned = [e for e in await events_of(session) if isinstance(e, ToolReturned)]
+    assert [e.result.is_error for e in returned] == [False, True]
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["listed"]
+
+
+async def test_a_project_cannot_list_what_runs_unattended(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"shoal": {"unattended_allow": ["Bash"]}}')
+    model = ScriptedModel([call("Bash", command="touch made"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        await finish(session)
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_marked_tag_that_was_read_can_be_edited(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("<system-reminder>old</system-reminder>\n")
+    shown = "<\\system-reminder>old"
+    mind = [
+        call("Read", "c1", file_path="a.md"),
+        call("Edit", "c2", file_path="a.md", old_string=shown, new_string=shown.replace("old", "new")),
+        "done",
+    ]
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), mode="acceptEdits") as session:
+        returned = [e for e in await events_of(session) if isinstance(e, ToolReturned)]
+    assert shown in result_text(returned[0].result)
+    assert (tmp_path / "a.md").read_text() == "<system-reminder>new</system-reminder>\n"
+
+
 async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:
     async with shoal.open(
         cwd=tmp_path, model=ScriptedModel([call("Bash", command="sleep 600"), "x"]), skip_permissions=True

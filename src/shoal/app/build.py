@@ -23,6 +23,7 @@ from shoal.app.prompt import date_line, system_prompt
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
+from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Limits, Purse
@@ -137,6 +138,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         write=write_whole,
     )
     tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
+    reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     steering = Steering()
     agent = Agent(

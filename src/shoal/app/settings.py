@@ -172,7 +172,7 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(known.shoal, sandbox=sandbox),
+        own=replace(known.shoal, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
         warnings=(
             *refused,
             *loosened,

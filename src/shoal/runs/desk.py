@@ -11,7 +11,7 @@ from typing import TypeAlias
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.events import Answered, Asked, Journaled
-from shoal.core.questions import Answer, ApprovePlan, Denied, MayRun, Question
+from shoal.core.questions import Allowed, Answer, ApprovePlan, Denied, MayRun, Question
 from shoal.stores.files.questions import Questions
 from shoal.stores.files.watch import DirectoryWatch
 
@@ -30,12 +30,14 @@ class FileDesk:
     """Answers come from surfaces of this process by `answer`, and from other processes as files.
 
     `attended` says whether a person may come; `patience` is how many seconds to wait for one. Attended and
-    without patience it waits for ever, neither attended nor patient it answers by policy at once.
+    without patience it waits for ever, neither attended nor patient it answers by policy at once: yes to
+    what is `listed`, else no.
     """
 
     def __init__(
         self, directory: Path, *, clock: Clock, emit: Emit, attended: bool, patience: float | None = None
     ) -> None:
+        self.listed: Callable[[Question], bool] = lambda _: False
         self.attended = attended
         self.patience = patience
         self._questions = Questions(directory)
@@ -100,12 +102,16 @@ class FileDesk:
         if self.attended and self.patience is None:
             return await asyncio.shield(waiting.answer)
         if self.patience is None:
-            return self._standing(waiting, _unattended(waiting.question))
+            return self._standing(waiting, self._by_policy(waiting.question, _unattended(waiting.question)))
         try:
             async with self._clock.deadline(self.patience):
                 return await asyncio.shield(waiting.answer)
         except TimeoutError:
-            return self._standing(waiting, _unanswered(waiting.question, self.patience))
+            late = _unanswered(waiting.question, self.patience)
+            return self._standing(waiting, self._by_policy(waiting.question, late))
+
+    def _by_policy(self, question: Question, otherwise: Denied) -> Answer:
+        return Allowed() if isinstance(question, MayRun) and self.listed(question) else otherwise
 
     def _standing(self, waiting: _Waiting, answer: Answer) -> Answer:
         """Give an answer; the one that stands, which may be another that came first."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from shoal.core.differences import changed_lines
 from shoal.core.filenames import shown
+from shoal.core.neutral import original
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.closest import closest_place
 from shoal.tools.define import tool
@@ -59,6 +60,9 @@ def _as_in(file: TextFile, old: str, new: str) -> tuple[str, str]:
         with_returns = old.replace("\n", "\r\n")
         if with_returns in file.text:
             return with_returns, new.replace("\n", "\r\n")
+    if old not in file.text and original(old) in file.text:
+        # Read marks tags that only the runtime may use; the file has them without the mark.
+        return original(old), original(new)
     return old, new
 
 

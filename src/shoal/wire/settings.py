@@ -60,6 +60,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a provider may be away before an agent gives up."""
     question_patience: Seconds | None = None
     """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
+    unattended_allow: tuple[str, ...] = ()
+    """Rules for what may run where nobody is there, or came in time, to be asked; the rest is refused."""
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
     """Characters of a tool's output that enter the conversation; the rest is kept in a file."""
     max_output_tokens: Tokens | None = None
