@@ -82,7 +82,7 @@ async def teammate(record: shoal.AgentsRecord, team: TeamName, name: AgentName, 
         said = await say(session, f"{first.text}\n\n{task.subject}: {task.description}")
         await mail.mark(name, [first.id])
     await board.update(task.id, Change(status="completed", attempt=claim.attempt), by=name)
-    await mail.post(LEAD_NAME, letter(name, f"#{task.id} {task.subject}: {said}"))
+    await record.post(team, LEAD_NAME, letter(name, f"#{task.id} {task.subject}: {said}"))
 
 
 async def main(home: Path, project: Path) -> None:
@@ -92,7 +92,6 @@ async def main(home: Path, project: Path) -> None:
     team = await record.rosters.create(
         team_name("greeters"), lead=me, session=ids.uuid(), description="says hello"
     )
-    await record.mailboxes(team.name).open(LEAD_NAME)
     print(f"created {team.name}")
     await plan(record, team.name, project)
 
@@ -105,9 +104,7 @@ async def main(home: Path, project: Path) -> None:
                 cwd=str(project),
                 prompt="Take a task.",
             )
-            member = await record.rosters.join(team.name, newcomer)
-            await record.mailboxes(team.name).open(member.name)
-            await record.mailboxes(team.name).post(member.name, letter(LEAD_NAME, newcomer.prompt))
+            member = await record.join(team.name, newcomer)
             print(f"spawned {member.agent_id} ({member.color})")
             members.create_task(teammate(record, team.name, member.name, project))
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from shoal.core.clock import Clock, iso
 from shoal.core.identity import Identity
 from shoal.core.ids import Ids
-from shoal.core.names import AgentName, TeamName, agent_name, name_from, team_name
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, name_from, team_name
 from shoal.core.tasks import Task
 
 if TYPE_CHECKING:
+    from shoal.core.mail import Mail, Receipt
     from shoal.core.record import Mailboxes, Rosters, TaskBoard
+    from shoal.core.roster import Member, Newcomer
 
 
 class AgentsRecord:
@@ -63,6 +65,26 @@ class AgentsRecord:
         """Its team's, or where it has none, the session's own."""
         return self.board(agent.team or agent.session)
 
+    async def join(self, team: TeamName, newcomer: Newcomer, *, foreign: bool = False) -> Member:
+        """Enter a teammate: in the roster, with an inbox, and its prompt in it as the first message."""
+        from shoal.core.envelopes import enveloped
+        from shoal.core.mail import Mail
+
+        member = await self.rosters.join(team, newcomer)
+        mailboxes = self.mailboxes(team)
+        await mailboxes.open(member.name, foreign=foreign)
+        now = iso(self._clock.now())
+        prompt = Mail(id=self._ids.uuid(), sender=LEAD_NAME, text=newcomer.prompt, timestamp=now)
+        await mailboxes.post(member.name, enveloped(prompt, "prompt", from_lead=True))
+        return member
+
+    async def post(self, team: TeamName, to: AgentName, mail: Mail) -> Receipt:
+        """To a member; the lead's inbox is made with the first message to it."""
+        mailboxes = self.mailboxes(team)
+        if to == LEAD_NAME:
+            await mailboxes.open(to)
+        return await mailboxes.post(to, mail)
+
     async def tell_assigned(self, by: Identity, to: AgentName, task: Task) -> None:
         """Tell a member of the team that a task is theirs now; without a team there is nobody to tell."""
         if by.team is None:
@@ -86,7 +108,7 @@ class AgentsRecord:
         )
         mail = Mail(id=self._ids.uuid(), sender=by, text=body_text(body), timestamp=now)
         try:
-            await self.mailboxes(team).post(to, mail)
+            await self.post(team, to, mail)
         except NoSuchInbox:
             self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
 
