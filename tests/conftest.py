@@ -28,5 +28,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_", "MAKE", "MFLAGS")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
+    # The start-up files of the person's shell may do anything, and a test may end while they do it.
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("person")))
     # Child processes find the same sources as the tests do.
     monkeypatch.setenv("PYTHONPATH", str(SRC))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import groupby
@@ -19,6 +18,7 @@ from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_
 from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.wire.content import dump
 
 
 class _Done(Struct, frozen=True):
@@ -190,4 +190,4 @@ def _preview(call: ToolUse) -> str:
         value = call.input.get(key)
         if isinstance(value, str):
             return value[:PREVIEW]
-    return json.dumps(call.input, ensure_ascii=False, default=str)[:PREVIEW] if call.input else ""
+    return dump(call.input)[: 4 * PREVIEW].decode(errors="ignore")[:PREVIEW] if call.input else ""
