@@ -13,7 +13,7 @@ from shoal.agent.calls import answer
 from shoal.agent.compaction import compact, is_full
 from shoal.core.entries import Billing
 from shoal.core.errors import ContextTooLong
-from shoal.core.events import PREVIEW, AssistantSaid, EndReason
+from shoal.core.events import PREVIEW, AssistantSaid, EndReason, Speaker
 from shoal.core.ids import RequestId
 from shoal.core.messages import Message, user
 from shoal.core.requests import Reply
@@ -29,8 +29,15 @@ class Ended(Struct, frozen=True, kw_only=True):
     requests: int = 0
 
 
-async def run(agent: Agent, prompt: Message) -> Ended:
-    await agent.add(prompt)
+async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
+    """Without a prompt it goes on from what has arrived."""
+    if prompt is not None:
+        await agent.hear(prompt, by=by)
+    await _arrived(agent)
+    return await _rounds(agent)
+
+
+async def _rounds(agent: Agent) -> Ended:
     requests = cuts = 0
     parts: list[str] = []
     while True:
@@ -57,13 +64,21 @@ async def run(agent: Agent, prompt: Message) -> Ended:
         elif reply.stop_reason == "pause_turn":
             continue
 
-        arrived = agent.inlet.take()
-        if arrived:
+        if await _arrived(agent):
             parts.clear()
-            await agent.add(Message(role="user", content=arrived))
         elif not calls:
             return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
         cuts = 0
+
+
+async def _arrived(agent: Agent) -> bool:
+    """Whether anything came; it is in the conversation then."""
+    came = False
+    while (item := agent.inlet.take()) is not None:
+        came = True
+        await agent.hear(Message(role="user", content=item.content), by=item.by, delivered=item.id)
+        agent.inlet.entered(item)
+    return came
 
 
 async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:

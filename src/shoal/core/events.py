@@ -11,6 +11,7 @@ from shoal.core.messages import Message, ToolResult
 from shoal.core.questions import Answer, Question
 from shoal.core.usage import Usage
 
+Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 PREVIEW = 200
 """Characters of a text that an event carries; the whole of it is in the transcript."""
 
@@ -127,6 +128,20 @@ class Undone(Journaled, frozen=True):
     left_alone: tuple[str, ...] = ()
 
 
+class Queued(Journaled, frozen=True):
+    """Something waits for this agent; its transcript tells when it got it."""
+
+    item: str
+    by: Speaker
+    text: str
+
+
+class Withdrawn(Journaled, frozen=True):
+    """What waited for this agent waits no longer, and was not delivered."""
+
+    item: str
+
+
 class Noted(Journaled, frozen=True):
     """Something a person should know: a torn line dropped, a setting ignored."""
 
@@ -163,9 +178,6 @@ class Discarded(Live, frozen=True):
     reason: str
     retry_in: float
     attempt: int
-
-
-Speaker: TypeAlias = Literal["person", "model", "tool", "runtime"]
 
 
 class MessageAdded(Live, frozen=True):
