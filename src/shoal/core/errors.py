@@ -15,6 +15,7 @@ ShoalError
 │   ├── BadRequest                other 4xx
 │   ├── BadReply                  an answer we cannot read
 │   └── ReplayMismatch            a replayed run was asked something else
+├── AgentRefused                  an agent that cannot be started or reached; its text is for the model
 ├── NoModel                       nothing is configured
 ├── StoreError                    the record cannot be written or read
 │   └── NoSuchSession
@@ -106,6 +107,9 @@ class BadReply(ModelError): ...
 
 
 class ReplayMismatch(ModelError): ...
+
+
+class AgentRefused(ShoalError): ...
 
 
 class NoModel(ShoalError): ...

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.agents import Completion, KeptWork
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import Message, ToolResult
 from shoal.core.questions import Answer, Question
@@ -126,6 +127,46 @@ class Undone(Journaled, frozen=True):
     restored: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
+
+
+class AgentStarted(Journaled, frozen=True):
+    """An agent began its job, or was resumed to go on with it."""
+
+    kind: str
+    name: str
+    description: str
+    parent: AgentId
+    call: str
+    depth: int
+    model: str
+    mode: str
+    background: bool
+    cwd: str
+    tools: tuple[str, ...] = ()
+    color: str | None = None
+    isolation: str | None = None
+    resumed: bool = False
+
+
+class AgentMoved(Journaled, frozen=True):
+    """It runs in the background from here on; nobody waits for it."""
+
+
+class AgentEnded(Journaled, frozen=True):
+    completion: Completion
+
+
+class WorkKept(Journaled, frozen=True):
+    """The agent left work in a worktree."""
+
+    work: KeptWork
+
+
+class Notified(Journaled, frozen=True):
+    """This agent has been told of a completion: by the queue, or by the tool call named."""
+
+    completion: str
+    call: str = ""
 
 
 class Queued(Journaled, frozen=True):
