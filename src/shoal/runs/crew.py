@@ -342,7 +342,8 @@ class AgentCrew:
             newcomer = Newcomer(agent=agent, parent=by, call=site.call_id, witness=witness)
             outfit = await self._outfitter.again(newcomer)
             for left in self._pending.pop(agent, []):
-                self._queue.put(left)
+                if left.id not in outfit.delivered:
+                    self._queue.put(left)
             self._post(item, said)
             run = Run(outfit.started, witness, outfit.agent, since=self._clock.monotonic())
             run.report_to, run.background = site.agent.agent, True

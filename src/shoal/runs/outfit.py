@@ -32,6 +32,8 @@ class Outfit(Struct, frozen=True, kw_only=True):
     resolved: Resolved
     prompt: Message | None
     """What it is to do; None where that waits in its queue."""
+    delivered: frozenset[str] = frozenset()
+    """What its transcript shows it has got already."""
     one_shot: bool = False
     check: Check | None = None
     """Runs the command that decides whether the work is done."""
