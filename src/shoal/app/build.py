@@ -26,7 +26,9 @@ from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
-from shoal.core.budget import Limits, Purse
+from shoal.core.accounts import Account
+from shoal.core.budget import Purse
+from shoal.core.caps import Limits
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
@@ -163,7 +165,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             env=settings.tool_environment,
         ),
         permissions=reach.permissions,
-        purse=Purse(_limits(options, settings), model.card),
+        purse=_account(options, settings, model, session),
         inlet=steering,
         tell=session.tell,
         clock=options.clock,
@@ -342,6 +344,14 @@ def _between_agents(
     between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
     leave.push_async_callback(between.aclose)
     return between
+
+
+def _account(options: Options, settings: Settings, model: Model, session: Session) -> Account:
+    """The lead's, with the purse of the whole tree."""
+    purse = Purse(_limits(options, settings), clock=options.clock, warn=session.emit)
+    account = purse.account(LEAD, "lead")
+    account.admit(model.card)
+    return account
 
 
 def _limits(options: Options, settings: Settings) -> Limits:

@@ -27,6 +27,7 @@ ShoalError
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
+│   └── BudgetSpent               a request that is not sent, because a limit is reached
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
@@ -36,6 +37,8 @@ ShoalError
 from __future__ import annotations
 
 from pathlib import Path
+
+from shoal.core.caps import Refusal
 
 
 class ShoalError(Exception):
@@ -149,6 +152,14 @@ class SettingsError(ShoalError):
 
 
 class BudgetError(ShoalError): ...
+
+
+class BudgetSpent(BudgetError):
+    """The conversation is as it was before the request."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
 
 
 class MissingExtra(ShoalError):

@@ -122,7 +122,7 @@ class _Turn:
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
             usage=finished.usage,
-            model_usage=stream_json.model_usage(self.session.agent.purse.by_model),
+            model_usage=stream_json.model_usage(self.session.agent.purse.tree.by_model),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
             errors=() if done else (why,),
