@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from math import ceil
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -80,12 +80,14 @@ class Account:
     __slots__ = (
         "_answers",
         "_at",
-        "_list_usd",
+        "_expected",
+        "_full_usd",
         "_lost",
         "_lost_tokens",
         "_lost_usd",
         "_max_seconds",
         "_meters",
+        "_part",
         "_prompt_usd",
         "_requests",
         "_since",
@@ -107,7 +109,9 @@ class Account:
         self.tallies: dict[str, Tally] = {}
         self._lost_usd, self._lost_tokens, self._lost = 0.0, 0, 0
         self._answers = self._words = 0
-        self._list_usd = self._prompt_usd = 0.0
+        self._expected = tree.expected
+        self._full_usd = self._prompt_usd = 0.0
+        self._part = 1.0
         self._worked = 0.0
         self._since: float | None = None
         self._until = tree.until
@@ -191,7 +195,7 @@ class Account:
         for meter in self._meters:
             if meter.spent + meter.held >= meter.of:
                 return meter.refusal()
-        words = self._expected_words(max_tokens or card.max_output)
+        words = min(self._expected, max_tokens or card.max_output)
         usd = 0.0
         if self._usd:
             if card.price is None:
@@ -219,18 +223,18 @@ class Account:
             tally = self.tallies[card.id] = Tally()
         tally.enter(usage, cost)
         tree = self.tree
+        prompt, words = usage.prompt_tokens, usage.output_tokens
         self._answers += 1
-        self._words += usage.output_tokens
-        tree.answers += 1
-        tree.words += usage.output_tokens
+        self._words += words
+        self._expected = tree.expected = min(self._words // self._answers, LONGEST_EXPECTED)
         if price is None or cost is None:
             tree.priced = False
         else:
             tree.usd += cost
             if self._usd:
-                self._learn(price, usage, cost)
+                self._learn(_in_force(price, prompt), prompt, words, cost)
         if self._meters or tree.until is not None:
-            self._spend(cost or 0.0, usage.total_tokens, 1)
+            self._spend(cost or 0.0, prompt + words, 1)
             self._look()
         return cost
 
@@ -280,28 +284,17 @@ class Account:
         if self.tree.until is not None:
             self.tree.look_at_the_clock()
 
-    def _expected_words(self, most: int) -> int:
-        if self._answers:
-            mean = self._words // self._answers
-        elif self.tree.answers:
-            mean = self.tree.words // self.tree.answers
-        else:
-            mean = FIRST_ANSWER
-        return min(mean, most, LONGEST_EXPECTED)
-
     def _expected_usd(self, price: Price, prompt_tokens: int, words: int) -> float:
         price = _in_force(price, prompt_tokens)
-        # A prompt is mostly cheap where it is cached: as much of its full price as was paid so far.
-        part = self._prompt_usd / self._list_usd if self._list_usd else 1.0
-        usd = (prompt_tokens * price.input * part + words * price.output) / 1_000_000
-        return math.ceil(usd * _GRAIN) / _GRAIN
+        usd = (prompt_tokens * price.input * self._part + words * price.output) / 1_000_000
+        return ceil(usd * _GRAIN) / _GRAIN
 
-    def _learn(self, price: Price, usage: Usage, cost: float) -> None:
-        """How much of the full price of a prompt is paid, where a part of it is cached."""
-        prompt = usage.prompt_tokens
-        price = _in_force(price, prompt)
-        self._list_usd += prompt * price.input / 1_000_000
-        self._prompt_usd += cost - usage.output_tokens * price.output / 1_000_000
+    def _learn(self, price: Price, prompt_tokens: int, words: int, cost: float) -> None:
+        """How much of the full price of a prompt is paid, where most of it is cached."""
+        self._full_usd += prompt_tokens * price.input / 1_000_000
+        self._prompt_usd += cost - words * price.output / 1_000_000
+        if self._full_usd:
+            self._part = self._prompt_usd / self._full_usd
 
 
 def _in_force(price: Price, prompt_tokens: int) -> Price:

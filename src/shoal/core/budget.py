@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shoal.core.accounts import Account, Tally, sums, unpriced, usage_of
+from shoal.core.accounts import FIRST_ANSWER, Account, Tally, sums, unpriced, usage_of
 from shoal.core.caps import Caps, Gate, Limits, Meter, Refusal, Started, meters
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
@@ -43,7 +43,8 @@ class Purse:
         self.meters = meters(limits, "tree")
         self.usd = 0.0
         self.priced = True
-        self.answers = self.words = 0
+        self.expected = FIRST_ANSWER
+        """Tokens of an answer, for an agent that has given none yet."""
         self._warn = warn
         self._gate = Gate(caps or Caps())
         self._accounts: dict[AgentId, Account] = {}
