@@ -12,7 +12,7 @@ from shoal.core.caps import Caps, Limits, Meter, Refusal, Started
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetWarned
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.usage import LongPrompt, ModelCard, Price, Usage
+from shoal.core.usage import LongPrompt, ModelCard, Price, Spent, Usage
 from shoal.testing import FakeClock
 
 CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0, cache_read=1.0))
@@ -249,10 +249,11 @@ async def test_time_is_limited_for_the_tree_and_for_the_work_of_one_agent() -> N
 def test_what_earlier_processes_spent_counts() -> None:
     told: list[BudgetWarned] = []
     purse = Purse(Limits(max_usd=1.0, max_requests=5), Caps(max_total=2), warn=told.append)
-    purse.carry(LEAD, "lead", "m", ASKED, 0.9, 3)
-    purse.carry(agent(1), "x", "m", ASKED, 0.05, 1)
+    purse.carry(LEAD, "lead", "m", Spent(usage=ASKED, usd=0.9, requests=3))
+    purse.carry(agent(1), "x", "m", Spent(usage=ASKED, usd=0.05, requests=1, unpriced=1))
     purse.carry_started(1)
     assert (purse.usd, purse.usage) == (pytest.approx(0.95), ASKED + ASKED)
+    assert not purse.priced
     assert told == []  # they were told then
     spend(purse.account(LEAD, "lead"))
     assert [(event.limit, event.percent) for event in told] == [("requests", 100)]

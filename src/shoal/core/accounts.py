@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.core.caps import Limits, Meter, Refusal, Scope, amount, meters
 from shoal.core.errors import BudgetError
 from shoal.core.ids import AgentId
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.usage import ModelCard, Price, Spent, Usage
 
 if TYPE_CHECKING:
     from shoal.core.budget import Purse
@@ -47,16 +47,21 @@ class Tally:
         self.input = self.output = self.cache_written = self.cache_read = 0
         self.usd = 0.0
 
-    def enter(self, usage: Usage, cost: float | None, requests: int = 1) -> None:
-        self.requests += requests
+    def enter(self, usage: Usage, cost: float | None) -> None:
+        self.requests += 1
         self.input += usage.input_tokens
         self.output += usage.output_tokens
         self.cache_written += usage.cache_creation_input_tokens
         self.cache_read += usage.cache_read_input_tokens
         if cost is None:
-            self.unpriced += requests
+            self.unpriced += 1
         else:
             self.usd += cost
+
+    def carry(self, spent: Spent) -> None:
+        self.enter(spent.usage, spent.usd)
+        self.requests += spent.requests - 1
+        self.unpriced += spent.unpriced
 
 
 def usage_of(tallies: Iterable[Tally]) -> Usage:
@@ -259,12 +264,12 @@ class Account:
         self._spend(held.usd, held.tokens, 1)
         self._look()
 
-    def carry(self, model: str, usage: Usage, usd: float | None, requests: int) -> None:
+    def carry(self, model: str, spent: Spent) -> None:
         """Enter what earlier processes of the session spent; nobody is warned of it again."""
-        self.tallies.setdefault(model, Tally()).enter(usage, usd, requests)
-        self.tree.usd += usd or 0.0
-        self.tree.priced = self.tree.priced and usd is not None
-        self._spend(usd or 0.0, usage.total_tokens, requests)
+        self.tallies.setdefault(model, Tally()).carry(spent)
+        self.tree.usd += spent.usd
+        self.tree.priced = self.tree.priced and not spent.unpriced
+        self._spend(spent.usd, spent.usage.total_tokens, spent.requests)
         for meter in self._meters:
             meter.passed()
 

@@ -13,7 +13,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetWarned
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.usage import ModelCard, Usage
+from shoal.core.usage import ModelCard, Spent, Usage
 
 
 def _unheard(_: BudgetWarned) -> None: ...
@@ -99,12 +99,10 @@ class Purse:
         """Agents ever started, without the lead."""
         return self._gate.total
 
-    def carry(
-        self, agent: AgentId, kind: str, model: str, usage: Usage, usd: float | None, requests: int
-    ) -> None:
-        """Enter what an agent spent in earlier processes of this session."""
+    def carry(self, agent: AgentId, kind: str, model: str, spent: Spent) -> None:
+        """Enter what an agent spent on a model in earlier processes of this session."""
         account = self._accounts.get(agent) or self.account(agent, kind)
-        account.carry(model, usage, usd, requests)
+        account.carry(model, spent)
 
     def carry_started(self, agents: int) -> None:
         """Enter how many agents earlier processes of this session started."""
