@@ -12,13 +12,14 @@ from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import Ended, run
 from shoal.core.arrivals import Item
-from shoal.core.budget import Limits, Purse
+from shoal.core.budget import Purse
+from shoal.core.caps import Limits
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.decisions import Allow, Decision
 from shoal.core.errors import NobodyToAsk
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, Ids, SessionId
+from shoal.core.ids import LEAD, AgentId, Ids, SessionId
 from shoal.core.messages import Text, user
 from shoal.core.ports import Model
 from shoal.core.questions import Answer, Question
@@ -82,6 +83,8 @@ def rig(
     model: Model | None = None,
     bounds: Bounds | None = None,
     limits: Limits | None = None,
+    purse: Purse | None = None,
+    agent_id: AgentId = LEAD,
     judge: Judge | None = None,
     person: Person | None = None,
     clock: Clock | None = None,
@@ -99,8 +102,11 @@ def rig(
             journal.append(event)
         heard.append(event)
 
+    purse = purse or Purse(limits or Limits(), clock=clock)
+    account = purse.account(agent_id, "lead" if agent_id == LEAD else "worker")
+    account.admit(model.card)
     agent = Agent(
-        identity=Identity(session=SessionId("s")),
+        identity=Identity(session=SessionId("s"), agent=agent_id),
         model=model,
         system="You are a test.",
         tools={tool.schema.name: tool for tool in tools},
@@ -113,7 +119,7 @@ def rig(
             env={},
         ),
         permissions=judge or Judge(),
-        purse=Purse(limits or Limits(), model.card),
+        purse=account,
         inlet=queue.inlet(LEAD),
         tell=tell,
         clock=clock,

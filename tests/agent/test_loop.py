@@ -10,7 +10,7 @@ import pytest
 from rig import Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
-from shoal.core.budget import Limits
+from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
 from shoal.core.errors import BudgetError, StoreError
 from shoal.core.events import (

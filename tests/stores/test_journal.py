@@ -55,6 +55,7 @@ EVENTS = [
     events.FileChanged(agent=LEAD, turn=1, path="/x/y"),
     events.Undone(agent=LEAD, turn=2, conversation=True, restored=("a.py",), left_alone=("b.py",)),
     events.Noted(agent=LEAD, text="n"),
+    events.BudgetWarned(agent=LEAD, limit="usd", percent=80, spent=0.85, of=1.0, whose="Explore"),
     events.TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
     events.SessionEnded(agent=LEAD),
 ]

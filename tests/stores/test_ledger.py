@@ -7,9 +7,9 @@ import pytest
 
 from shoal.core.events import RequestFailed, RequestSent, RequestSettled
 from shoal.core.ids import LEAD, AgentId, RequestId
-from shoal.core.usage import Usage
+from shoal.core.usage import Spent, Usage
 from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.ledger import Spent, usage_of
+from shoal.stores.files.ledger import usage_of
 
 WORKER = AgentId("a1")
 
@@ -101,7 +101,7 @@ import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.events import RequestSent, RequestSettled
-from shoal.core.usage import Usage
+from shoal.core.usage import Spent, Usage
 from shoal.stores.files.journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
 journal.append(RequestSent(agent="lead", request="r1", model="m"))

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.agent.conversation import Conversation
-from shoal.core.budget import Purse
+from shoal.core.accounts import Account
 from shoal.core.clock import Clock
 from shoal.core.entries import Billing
 from shoal.core.events import Event, MessageAdded, Speaker
@@ -65,7 +65,7 @@ class Agent(Struct, kw_only=True):
     conversation: Conversation
     surroundings: Surroundings
     permissions: Permissions
-    purse: Purse
+    purse: Account
     inlet: Inlet
     tell: Tell
     clock: Clock

@@ -20,13 +20,14 @@ from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
+from shoal.app.purse import LEAD_KIND, carry_over, open_purse
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
-from shoal.core.budget import Limits, Purse
+from shoal.core.accounts import Account
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
@@ -163,7 +164,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             env=settings.tool_environment,
         ),
         permissions=reach.permissions,
-        purse=Purse(_limits(options, settings), model.card),
+        purse=_account(options, settings, model, record, session),
         inlet=queue.inlet(LEAD),
         tell=session.tell,
         clock=options.clock,
@@ -344,9 +345,16 @@ def _between_agents(
     return between
 
 
-def _limits(options: Options, settings: Settings) -> Limits:
-    own = settings.own
-    return Limits(max_usd=own.max_budget_usd if options.max_budget_usd is None else options.max_budget_usd)
+def _account(
+    options: Options, settings: Settings, model: Model, record: _Record, session: Session
+) -> Account:
+    """The lead's, with the purse of the whole tree."""
+    purse = open_purse(options, settings.own, session.emit)
+    if isinstance(record.journal, FileJournal):
+        carry_over(purse, record.journal.path)
+    account = purse.account(LEAD, LEAD_KIND)
+    account.admit(model.card)
+    return account
 
 
 def _bounds(options: Options, settings: Settings) -> Bounds:

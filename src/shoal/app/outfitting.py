@@ -13,13 +13,16 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.core.accounts import Account
 from shoal.core.agents import Order, Resolved
 from shoal.core.budget import Purse
+from shoal.core.caps import Limits
 from shoal.core.clock import Clock
 from shoal.core.definitions import Definition, Toolset, tool_names
 from shoal.core.errors import (
     AgentRefused,
     BadDefinition,
+    BudgetError,
     ModelError,
     NoModel,
     SettingsError,
@@ -44,7 +47,6 @@ from shoal.stores.memory import MemoryTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-USUAL = "general-purpose"
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
@@ -100,7 +102,7 @@ class Outfitting:
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
-        definition = self._definition(order.kind or USUAL)
+        definition = self._definition(order.kind or "")
         _refuse_what_is_not_there(definition, order)
         toolset = self._toolset(definition)
         model = await self._model(parent, order, definition)
@@ -217,13 +219,23 @@ class Outfitting:
                 env=around.env,
             ),
             permissions=_authority(parent).child(plan.workspace, mode=_mode(facts.mode)),
-            purse=stock.purse,
+            purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
             ids=stock.ids,
             bounds=_bounds(stock.bounds, plan.definition, plan.order),
         )
+
+    def _account(self, agent: AgentId, plan: _Plan) -> Account:
+        account = self._stock.purse.account(
+            agent, plan.facts.agent_type, Limits(max_usd=plan.definition.max_budget_usd)
+        )
+        try:
+            account.admit(plan.model.card)
+        except BudgetError as error:
+            raise AgentRefused(str(error)) from error
+        return account
 
     def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)

@@ -213,7 +213,8 @@ class Session:
                 await self.interrupt()
                 return {"stopping": True}
             case _:
-                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": self.agent.purse.usd}
+                usd = self.agent.purse.tree.usd
+                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": usd}
 
     def emit(self, event: Journaled) -> None:
         """Tell an event from code that cannot wait."""
@@ -261,9 +262,10 @@ class Session:
 
     async def _take_turn(self, prompt: Message, channel: Channel) -> None:
         agent = self.agent
+        purse = agent.purse.tree
         assume(agent.identity)
         self.turn += 1
-        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, agent.purse.usage
+        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies
         error: Exception | None = None
         try:
@@ -276,11 +278,12 @@ class Session:
                 Finished(
                     agent=agent.identity.agent,
                     reason=ended.reason,
+                    limit=ended.limit,
                     text=ended.text,
                     detail=ended.detail,
                     requests=ended.requests,
-                    usage=agent.purse.usage - usage_before,
-                    cost_usd=agent.purse.usd if agent.purse.priced else None,
+                    usage=purse.usage - usage_before,
+                    cost_usd=purse.usd if purse.priced else None,
                     duration_ms=milliseconds,
                     duration_api_ms=round((agent.api_seconds - api_before) * 1000),
                     error=error,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.project_limits import held_limits
 from shoal.app.standing import standing_rules
 from shoal.core.errors import SettingsError
 from shoal.core.secrets import Secrets
@@ -163,6 +164,7 @@ def load_settings(
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
     sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
+    limited, raised = held_limits(known.shoal, trusted.shoal)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
@@ -172,10 +174,11 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(known.shoal, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
+        own=replace(limited, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
         warnings=(
             *refused,
             *loosened,
+            *raised,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,

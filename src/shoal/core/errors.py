@@ -30,6 +30,7 @@ ShoalError
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
+│   └── BudgetSpent               a request that is not sent, because a limit is reached
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
@@ -44,6 +45,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.core.definitions import Problem
+
+from shoal.core.caps import Refusal
 
 
 class ShoalError(Exception):
@@ -187,6 +190,14 @@ class UnknownAgent(ShoalError):
 
 
 class BudgetError(ShoalError): ...
+
+
+class BudgetSpent(BudgetError):
+    """The conversation is as it was before the request."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
 
 
 class MissingExtra(ShoalError):

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.agents import Completion, KeptWork
+from shoal.core.caps import Limit
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import Message, ToolResult
 from shoal.core.questions import Answer, Question
@@ -189,6 +190,17 @@ class Noted(Journaled, frozen=True):
     text: str
 
 
+class BudgetWarned(Journaled, frozen=True):
+    """So many percent of a limit are spent; each mark is told once."""
+
+    limit: Limit
+    percent: int
+    spent: float
+    of: float
+    whose: str = ""
+    """The type or the agent whose limit it is; nothing for the whole tree."""
+
+
 EndReason: TypeAlias = Literal[
     "done", "max_turns", "budget", "deadline", "interrupted", "model_error", "store_error", "error"
 ]
@@ -257,4 +269,6 @@ class Finished(Live, frozen=True):
     cost_usd: float | None
     duration_ms: int
     duration_api_ms: int
+    limit: Limit | None = None
+    """Which limit of the purse ended it, if one did."""
     error: Any = None

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from shoal.agent.agent import Agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
+from shoal.core.budget import Purse
+from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
@@ -42,6 +44,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
+    usual: str = "general-purpose"
+    """The agent that is started where none is named."""
 
 
 class AgentCrew:
@@ -54,6 +58,7 @@ class AgentCrew:
         queue: Queue,
         results: Results,
         habits: Habits,
+        purse: Purse,
         clock: Clock,
         ids: Ids,
         emit: Emit,
@@ -62,6 +67,7 @@ class AgentCrew:
         self._outfitter = outfitter
         self._queue = queue
         self._results = results
+        self._purse = purse
         self._clock = clock
         self._ids = ids
         self._emit = emit
@@ -95,22 +101,23 @@ class AgentCrew:
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self._agent(site.agent.agent)
         agent = self._ids.agent()
-        witness = self._outfitter.witness(agent)
         name = self._free_name(order.name) if order.name else ""
+        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
+        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         if name:
             self._names[name] = agent
         try:
-            newcomer = Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
-            outfit = await self._outfitter.fresh(replace(order, name=name or None), newcomer)
+            newcomer = self._newcomer(agent, parent, site)
+            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            run = self._begin(outfit, newcomer, counted)
         except BaseException:
             self._names.pop(name, None)
+            self._purse.ended(counted)
             raise
-        wants = order.background or outfit.started.background or self.habits.always_background
-        run = self._begin(outfit, Run(outfit.started, witness, outfit.agent, since=self._clock.monotonic()))
-        run.background = wants and self.habits.background
         if run.background:
             return self._launched(run, order.prompt, outfit)
-        witness.progress = site.progress
+        newcomer.witness.progress = site.progress
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
@@ -186,13 +193,30 @@ class AgentCrew:
             if completion.name:
                 self._names[completion.name] = completion.agent
 
-    def _begin(self, outfit: Outfit, run: Run) -> Run:
+    def _wants(self, order: Order, outfit: Outfit) -> bool:
+        """Whether it is to run in the background."""
+        wished = order.background or outfit.started.background or self.habits.always_background
+        return wished and self.habits.background
+
+    def _counted_in(self, kind: str, depth: int, *, again: bool = False) -> Started:
+        match self._purse.start(kind, depth, again=again):
+            case Refusal(sentence=sentence):
+                raise AgentRefused(f"The agent was not started: {sentence}.")
+            case counted:
+                return counted
+
+    def _newcomer(self, agent: AgentId, parent: Agent, site: Site) -> Newcomer:
+        witness = self._outfitter.witness(agent)
+        return Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
+
+    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+        run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
         self._emit(outfit.started)
         self._runs[run.id] = run
-        run.task = self._tasks.create_task(self._work(run, outfit))
+        run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
 
-    async def _work(self, run: Run, outfit: Outfit) -> None:
+    async def _work(self, run: Run, outfit: Outfit, counted: Started) -> None:
         shift = Shift(self._queue, lambda: any(other.live for other in self._started_by(run.id)))
         witness = run.witness
         assert witness is not None
@@ -200,6 +224,7 @@ class AgentCrew:
             end = await shift.work(run, outfit)
             # From here on it cannot be stopped any more: it has ended, and only has to say so.
             run.task = None
+            self._purse.ended(counted)
             witness.doing = ""
             if witness.used_shell:
                 witness.committed(await outfit.commits())
@@ -209,6 +234,7 @@ class AgentCrew:
         except StoreError as error:
             self._unrecorded(run, outfit, error)
         finally:
+            self._purse.ended(counted)
             self._over(run)
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
@@ -337,17 +363,15 @@ class AgentCrew:
         try:
             if earlier is not None:
                 await earlier.over()
-            witness = self._outfitter.witness(agent)
-            by = self._agent(site.agent.agent)
-            newcomer = Newcomer(agent=agent, parent=by, call=site.call_id, witness=witness)
+            newcomer = self._newcomer(agent, self._agent(site.agent.agent), site)
             outfit = await self._outfitter.again(newcomer)
+            outfit = replace(outfit, started=replace(outfit.started, background=True))
+            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
             for left in self._pending.pop(agent, []):
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
-            run = Run(outfit.started, witness, outfit.agent, since=self._clock.monotonic())
-            run.report_to, run.background = site.agent.agent, True
-            self._begin(outfit, run)
+            run = self._begin(outfit, newcomer, counted)
         finally:
             self._resuming.discard(agent)
         return Reached(

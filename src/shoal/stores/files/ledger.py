@@ -8,25 +8,9 @@ from msgspec import Struct
 
 from shoal.core.events import RequestFailed, RequestSent, RequestSettled
 from shoal.core.ids import AgentId, RequestId
-from shoal.core.usage import Usage
+from shoal.core.usage import Spent
 from shoal.stores.files.journal import read_journal
 from shoal.wire.journal import Recorded
-
-
-class Spent(Struct, frozen=True, kw_only=True):
-    requests: int = 0
-    usage: Usage = Usage()
-    usd: float = 0.0
-    unpriced: int = 0
-    """Requests whose price nobody knows; `usd` is without them."""
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            requests=self.requests + other.requests,
-            usage=self.usage + other.usage,
-            usd=self.usd + other.usd,
-            unpriced=self.unpriced + other.unpriced,
-        )
 
 
 class Unsettled(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
     from shoal.core.ids import SessionId
-    from shoal.stores.files.ledger import Ledger, Spent
+    from shoal.core.usage import Spent
+    from shoal.stores.files.ledger import Ledger
 
 
 @click.command("cost")
