@@ -71,6 +71,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     access: Access
     model: str | None
     """As the environment or a file names it; None where neither does."""
+    subagent_model: str | None
+    """For every agent that an agent starts, whatever its definition says; None where nobody set it."""
     permissions: Rules
     env: Mapping[str, str]
     """Variables that the settings give to tools."""
@@ -137,6 +139,7 @@ def _excepted(host: str, exceptions: str) -> bool:
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
@@ -171,6 +174,7 @@ def load_settings(
         home=home,
         access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
         model=named or known.shoal.model or configured or known.model,
+        subagent_model=next((reachable[name] for name in _SUBAGENT_MODELS if reachable.get(name)), None),
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
