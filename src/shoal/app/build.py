@@ -15,6 +15,8 @@ from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
+from shoal.app.crewing import Ground, Plans, make_crew
+from shoal.app.definitions import definitions_for
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
@@ -27,7 +29,7 @@ from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
-from shoal.core.accounts import Account
+from shoal.core.budget import Purse
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
@@ -41,6 +43,7 @@ from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
+from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
 from shoal.runs.queue import Queue
 from shoal.stores.files.journal import FileJournal
@@ -68,6 +71,7 @@ class Parts(Struct, kw_only=True):
     permissions: RulePermissions
     desk: FileDesk
     queue: Queue
+    crew: AgentCrew
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -131,17 +135,43 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    planning = Planning(
-        reach.permissions,
-        directory=settings.home / "plans",
-        ids=ids.branch(),
-        approver=lambda: settings.own.plan_approver,
-        write=write_whole,
+    plan_ids = ids.branch()
+    plans = Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=plan_ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
     )
-    tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
+    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     queue = Queue(session.entered)
+    purse = _purse(options, settings, model, record, session)
+    bounds = _bounds(options, settings)
+    crew = make_crew(
+        Ground(
+            options=options,
+            settings=settings,
+            definitions=definitions_for(cwd=cwd, home=settings.home, given=None),
+            subagents=history.transcript.with_suffix("") / "subagents" if options.persist else None,
+            directory=record.directory,
+            bounds=bounds,
+            purse=purse,
+            queue=queue,
+            ids=ids.branch(),
+            choose=choose,
+            tell=session.tell,
+            emit=session.emit,
+            turn=lambda: session.turn,
+            plans=plans,
+        ),
+        tools,
+        reach.shells,
+    )
+    await leave.enter_async_context(crew)
     agent = Agent(
         identity=identity,
         model=model,
@@ -164,13 +194,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             env=settings.tool_environment,
         ),
         permissions=reach.permissions,
-        purse=_account(options, settings, model, record, session),
+        purse=purse.account(LEAD, LEAD_KIND),
         inlet=queue.inlet(LEAD),
         tell=session.tell,
         clock=options.clock,
         ids=ids,
-        bounds=_bounds(options, settings),
+        bounds=bounds,
     )
+    crew.led_by(agent)
     return Parts(
         settings=settings,
         agent=agent,
@@ -178,6 +209,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         permissions=reach.permissions,
         desk=reach.desk,
         queue=queue,
+        crew=crew,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -345,16 +377,13 @@ def _between_agents(
     return between
 
 
-def _account(
-    options: Options, settings: Settings, model: Model, record: _Record, session: Session
-) -> Account:
-    """The lead's, with the purse of the whole tree."""
+def _purse(options: Options, settings: Settings, model: Model, record: _Record, session: Session) -> Purse:
+    """Of the whole tree, with the account of its lead."""
     purse = open_purse(options, settings.own, session.emit)
     if isinstance(record.journal, FileJournal):
         carry_over(purse, record.journal.path)
-    account = purse.account(LEAD, LEAD_KIND)
-    account.admit(model.card)
-    return account
+    purse.account(LEAD, LEAD_KIND).admit(model.card)
+    return purse
 
 
 def _bounds(options: Options, settings: Settings) -> Bounds:

@@ -69,6 +69,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     bounds: Bounds
     purse: Purse
     queue: Queue
+    left: Callable[[AgentId], Awaitable[None]]
+    """Told when an agent has ended, so that nothing of it is left."""
     tell: Tell
     clock: Clock
     ids: Ids
@@ -139,7 +141,7 @@ class Outfitting:
             model=model,
             workspace=workspace,
             transcript=transcript,
-            conversation=Conversation(transcript, stock.clock, stock.ids),
+            conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         if stock.subagents is None:
             self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
@@ -223,7 +225,7 @@ class Outfitting:
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
-            ids=stock.ids,
+            ids=stock.ids.branch(),
             bounds=_bounds(stock.bounds, plan.definition, plan.order),
         )
 
@@ -242,6 +244,7 @@ class Outfitting:
 
         async def finish() -> None:
             plan.transcript.close()
+            await self._stock.left(plan.newcomer.agent)
 
         return Outfit(
             agent=agent,
@@ -305,7 +308,7 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
         transcript = self._transcript(newcomer, facts)
         conversation = Conversation(
-            transcript, stock.clock, stock.ids, messages=loaded.messages, last=loaded.last
+            transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
         conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered

@@ -20,7 +20,6 @@ from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
-from shoal.core.ports import Results
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
@@ -56,7 +55,6 @@ class AgentCrew:
         *,
         outfitter: Outfitter,
         queue: Queue,
-        results: Results,
         habits: Habits,
         purse: Purse,
         clock: Clock,
@@ -66,7 +64,6 @@ class AgentCrew:
         self.habits = habits
         self._outfitter = outfitter
         self._queue = queue
-        self._results = results
         self._purse = purse
         self._clock = clock
         self._ids = ids
@@ -99,7 +96,7 @@ class AgentCrew:
         self._lead = lead
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
-        parent = self._agent(site.agent.agent)
+        parent = self.agent(site.agent.agent)
         agent = self._ids.agent()
         name = self._free_name(order.name) if order.name else ""
         order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
@@ -271,7 +268,8 @@ class AgentCrew:
         witness = run.witness
         assert witness is not None
         identity = self._ids.short()
-        report = kept(end.text, run.id, identity, self._results, tokens=self.habits.report_tokens)
+        results = outfit.agent.surroundings.results
+        report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
         return Completion(
             id=identity,
@@ -363,7 +361,7 @@ class AgentCrew:
         try:
             if earlier is not None:
                 await earlier.over()
-            newcomer = self._newcomer(agent, self._agent(site.agent.agent), site)
+            newcomer = self._newcomer(agent, self.agent(site.agent.agent), site)
             outfit = await self._outfitter.again(newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=True))
             counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
@@ -390,8 +388,10 @@ class AgentCrew:
     def _started_by(self, parent: AgentId) -> tuple[Run, ...]:
         return tuple(run for run in self._runs.values() if run.report_to == parent)
 
-    def _agent(self, agent: AgentId) -> Agent:
-        found = self._lead if agent == LEAD else self._runs[agent].agent
+    def agent(self, agent: AgentId) -> Agent:
+        """One at work. Raises `AgentRefused`."""
+        run = self._runs.get(agent)
+        found = self._lead if agent == LEAD else run.agent if run else None
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
