@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import Ended, run
+from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock, SystemClock
@@ -19,12 +20,12 @@ from shoal.core.errors import NobodyToAsk
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids, SessionId
-from shoal.core.messages import user
+from shoal.core.messages import Text, user
 from shoal.core.ports import Model
 from shoal.core.questions import Answer, Question
 from shoal.core.tools import Tool
 from shoal.models.scripted import ScriptedModel
-from shoal.runs.inlet import Steering
+from shoal.runs.queue import Queue
 from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
 from shoal.workspaces.local import LocalWorkspace
 
@@ -62,8 +63,11 @@ class Rig(Struct, kw_only=True):
     transcript: MemoryTranscript
     journal: MemoryJournal
     results: MemoryResults
-    steering: Steering
+    queue: Queue
     heard: list[Event]
+
+    def steer(self, text: str) -> None:
+        self.queue.put(Item(id="steered", to=LEAD, content=(Text(text=text),), by="person"))
 
     async def run(self, prompt: str = "go") -> Ended:
         return await run(self.agent, user(prompt))
@@ -90,7 +94,7 @@ def rig(
     clock = clock or SystemClock()
     ids = Ids(seed)
     transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), MemoryResults()
-    steering, heard = Steering(), []
+    queue, heard = Queue(), []
     model = model or ScriptedModel(mind, clock=clock)
 
     async def tell(event: Event) -> None:
@@ -116,12 +120,10 @@ def rig(
         ),
         permissions=judge or Judge(),
         purse=account,
-        inlet=steering,
+        inlet=queue.inlet(agent_id),
         tell=tell,
         clock=clock,
         ids=ids,
         bounds=bounds or Bounds(),
     )
-    return Rig(
-        agent=agent, transcript=transcript, journal=journal, results=results, steering=steering, heard=heard
-    )
+    return Rig(agent=agent, transcript=transcript, journal=journal, results=results, queue=queue, heard=heard)

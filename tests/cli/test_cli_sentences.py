@@ -85,9 +85,7 @@ def test_a_turn_that_a_limit_ended_says_which_to_raise(reason: str, limit: str, 
 
 
 def test_a_budget_warning_says_how_much_of_what() -> None:
-    tokens = BudgetWarned(
-        agent=LEAD, limit="tokens", percent=80, spent=850_000, of=1_000_000, whose="Explore"
-    )
+    tokens = BudgetWarned(agent=LEAD, limit="tokens", percent=80, spent=8_500, of=10_000, whose="Explore")
     assert budget_warning(tokens) == "80 % of the budget of Explore is spent: 8,500 tokens of 10,000 tokens"
     usd = BudgetWarned(agent=LEAD, limit="usd", percent=50, spent=0.51234, of=1.0)
     assert budget_warning(usd) == "50 % of the budget is spent: $0.5123 of $1"

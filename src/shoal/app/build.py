@@ -42,7 +42,7 @@ from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
 from shoal.runs.desk import FileDesk
-from shoal.runs.inlet import Steering
+from shoal.runs.queue import Queue
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
@@ -67,7 +67,7 @@ class Parts(Struct, kw_only=True):
     workspace: LocalWorkspace
     permissions: RulePermissions
     desk: FileDesk
-    steering: Steering
+    queue: Queue
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -141,7 +141,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
-    steering = Steering()
+    queue = Queue(session.entered)
     agent = Agent(
         identity=identity,
         model=model,
@@ -165,7 +165,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         ),
         permissions=reach.permissions,
         purse=_account(options, settings, model, record, session),
-        inlet=steering,
+        inlet=queue.inlet(LEAD),
         tell=session.tell,
         clock=options.clock,
         ids=ids,
@@ -177,7 +177,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         workspace=reach.workspace,
         permissions=reach.permissions,
         desk=reach.desk,
-        steering=steering,
+        queue=queue,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),

@@ -12,6 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
+from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
@@ -20,14 +21,16 @@ from shoal.core.events import (
     Finished,
     Journaled,
     Noted,
+    Queued,
     SessionEnded,
     SessionStarted,
     TurnEnded,
     TurnStarted,
+    Withdrawn,
 )
 from shoal.core.identity import assume
-from shoal.core.ids import SessionId
-from shoal.core.messages import Message, user
+from shoal.core.ids import LEAD, SessionId
+from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.wire.control import Command, Interrupt, SetModel, SetPermissionMode, Stop
 
@@ -95,6 +98,7 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
+            self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
@@ -131,7 +135,19 @@ class Session:
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self.parts.steering.push(text)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
+        self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
+        self.parts.queue.put(item)
+
+    def unheard(self) -> tuple[str, ...]:
+        """What the person said too late for the agent to hear; it is the caller's now."""
+        said = self.parts.queue.take_prompts(LEAD)
+        for item in said:
+            self.emit(Withdrawn(agent=LEAD, item=item.id))
+        return tuple(block.text for item in said for block in item.content if isinstance(block, Text))
+
+    def entered(self, item: Item) -> None:
+        """Something that waited for an agent is in its conversation."""
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
