@@ -120,7 +120,7 @@ def rig(
         ),
         permissions=judge or Judge(),
         purse=account,
-        inlet=queue.inlet(LEAD),
+        inlet=queue.inlet(agent_id),
         tell=tell,
         clock=clock,
         ids=ids,

@@ -174,6 +174,9 @@ def test_a_budget_in_dollars_admits_no_model_of_unknown_price() -> None:
         Purse(Limits(max_usd=1)).admit(UNPRICED)
     of_type = Purse(Limits(), per_type={"x": Limits(max_usd=1)})
     of_type.admit(UNPRICED)
+    of_type.admit(UNPRICED, "y")
+    with pytest.raises(BudgetError, match="price of stranger is not known"):
+        of_type.admit(UNPRICED, "x")
     account = of_type.account(agent(1), "x")
     with pytest.raises(BudgetError, match="price of stranger is not known"):
         account.admit(UNPRICED)

@@ -22,7 +22,7 @@ from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
-from shoal.app.purse import LEAD_KIND, carry_over, open_purse
+from shoal.app.purse import carry_over, open_purse
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
@@ -34,7 +34,7 @@ from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, Ids
+from shoal.core.ids import LEAD, LEAD_KIND, Ids
 from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript

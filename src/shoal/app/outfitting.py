@@ -190,9 +190,11 @@ class Outfitting:
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
-            return await self._stock.model(parent, order, definition)
-        except (ModelError, NoModel, SettingsError) as error:
+            model = await self._stock.model(parent, order, definition)
+            self._stock.purse.admit(model.card, definition.name)
+        except (BudgetError, ModelError, NoModel, SettingsError) as error:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
+        return model
 
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent

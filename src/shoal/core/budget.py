@@ -69,10 +69,16 @@ class Purse:
             account.bound(kind, own)
         return account
 
-    def admit(self, card: ModelCard) -> None:
-        """Raises `BudgetError` for a model whose spending could not be kept within the tree's budget."""
-        if self.limits.max_usd is not None and card.price is None:
-            raise BudgetError(unpriced(card, self.limits.max_usd))
+    def admit(self, card: ModelCard, kind: str | None = None) -> None:
+        """Raises `BudgetError` for a model whose spending could not be kept within a budget in dollars.
+
+        With a type, for an agent of that type that is not started yet.
+        """
+        limits = self.limits
+        if kind is not None:
+            limits = limits.tightened(self.per_agent).tightened(self.per_type.get(kind, Limits()))
+        if limits.max_usd is not None and card.price is None:
+            raise BudgetError(unpriced(card, limits.max_usd))
 
     def start(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
         """Count an agent in, before it is made. One that goes on after a pause is there `again`."""
