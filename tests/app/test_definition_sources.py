@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.app.definition_files import LARGEST, Folder
-from shoal.app.definitions import Definitions, definitions_for
+from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.core.definitions import Definition
 from shoal.core.errors import BadDefinition, UnknownAgent
 
@@ -39,11 +40,11 @@ class Place:
         path.write_text(content)
         return path
 
-    def definitions(self, given: object = None) -> Definitions:
+    def definitions(self, given: Any = None) -> Definitions:
         return definitions_for(
             cwd=self.cwd,
             home=self.home,
-            given=given,  # type: ignore[arg-type]
+            given=given_definitions(given, self.cwd),
             managed=(self.managed,),
             plugins=(("tools", self.plugin),),
         )

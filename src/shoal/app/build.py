@@ -16,11 +16,12 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
-from shoal.app.definitions import definitions_for
+from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
+from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
 from shoal.app.record import AgentsRecord
@@ -66,6 +67,7 @@ class Parts(Struct, kw_only=True):
     """What a session is made of, for the session and the surfaces."""
 
     settings: Settings
+    definitions: Definitions
     agent: Agent
     workspace: LocalWorkspace
     permissions: RulePermissions
@@ -113,6 +115,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
     remarks = checked(settings, cwd)
+    given = given_definitions(options.agents, cwd)
+    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
     ids = Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
@@ -155,7 +159,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         Ground(
             options=options,
             settings=settings,
-            definitions=definitions_for(cwd=cwd, home=settings.home, given=None),
+            definitions=definitions,
             subagents=history.transcript.with_suffix("") / "subagents" if options.persist else None,
             directory=record.directory,
             bounds=bounds,
@@ -204,6 +208,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     crew.led_by(agent)
     return Parts(
         settings=settings,
+        definitions=definitions,
         agent=agent,
         workspace=reach.workspace,
         permissions=reach.permissions,
@@ -217,7 +222,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         turns_before=history.turns,
-        notes=(*settings.warnings, *remarks, *unknown_rules(flags, tools), *history.notes),
+        notes=(
+            *settings.warnings,
+            *remarks,
+            *(warning for parsed in given for warning in parsed.warnings),
+            *definitions.unusable(),
+            *unknown_rules(flags, tools),
+            *history.notes,
+        ),
         started=started,
     )
 
@@ -348,7 +360,7 @@ def _permissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
         standing=live,
-        readable=[directory / "results"],
+        readable=[directory / "results", documents_directory()],
         home=settings.home,
         answers=_answers(settings, workspace.root, session),
         may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",

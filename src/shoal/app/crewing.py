@@ -28,6 +28,7 @@ from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
+from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
@@ -89,16 +90,11 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         emit=ground.emit,
     )
     ground.plans.crew = crew
-    listing = listing_of(ground.definitions)
+    known = listing(ground.definitions.all())
     shown_inputs = Shown(background=own.background_agents)
-    for tool in (*agent_tools(crew, listing=listing, shown=shown_inputs), *control_tools(crew, shells)):
+    for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew
-
-
-def listing_of(definitions: Definitions) -> str:
-    lines = [f"- {each.name}: {each.description}" for each in definitions.all()]
-    return "The agents there are:\n" + "\n".join(lines)
 
 
 class Plans:

@@ -89,6 +89,14 @@ class Definitions:
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._index().warnings)
 
+    def unusable(self) -> tuple[str, ...]:
+        """What a person should know before they miss an agent, in a sentence."""
+        found = self.problems
+        if not found:
+            return ()
+        files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
+        return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
+
     def _index(self) -> _Index:
         changed = [shelf.look() for shelf in self._shelves]
         if self._known is None or any(changed):
@@ -102,16 +110,15 @@ def definitions_for(
     *,
     cwd: Path,
     home: Path,
-    given: str | Mapping[str, Any] | None = None,
+    given: Sequence[Parsed] = (),
     managed: Sequence[Path] = MANAGED,
     plugins: Sequence[tuple[str, Path]] = (),
 ) -> Definitions:
     """`managed` are the managed settings files, beside which agents stand too; `plugins` are namespaces with
-    their directories. Raises `BadDefinition` for what is `given`."""
+    their directories."""
     user = home / "agents"
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
-    if given is not None:
-        shelves.append(Given(given_definitions(given, cwd)))
+    shelves.append(Given(tuple(given)))
     shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
     shelves.append(Folder(user, "user"))
     shelves += [Folder(path, "plugin", adapt=_within(space)) for space, path in plugins]
@@ -119,8 +126,10 @@ def definitions_for(
     return Definitions(shelves)
 
 
-def given_definitions(given: str | Mapping[str, Any], cwd: Path) -> tuple[Parsed, ...]:
+def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[Parsed, ...]:
     """Of `--agents`: JSON, the path of a file with JSON, or the mapping itself. Raises `BadDefinition`."""
+    if given is None:
+        return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
         return read_given(given)
     path = cwd / Path(given).expanduser()
