@@ -16,7 +16,7 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep, settings_path
+from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -325,10 +325,13 @@ def _permissions(
 def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
     def kept(update: Suggestion) -> None:
         try:
-            keep(update, settings_path(update.destination, settings, cwd))
+            if keep_answer(update, settings, cwd):
+                return
+            why = "the settings of this project are not trusted. See `shoal trust --show`."
         except ShoalError as error:
-            session.note(f"It could not be kept, and holds for this session alone: {error}")
-            answers.add(update)
+            why = str(error)
+        session.note(f"It could not be kept, and holds for this session alone: {why}")
+        answers.add(update)
 
     answers = SessionAnswers(kept, session.note)
     return answers

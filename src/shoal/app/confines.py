@@ -139,7 +139,7 @@ def _secrets(settings: Settings, person: Path) -> Iterator[Path]:
     # Keys between processes, the record of other sessions, and the socket on which a run is told what to do.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in settings.documents:
+    for document in (*settings.documents, *(each.document for each in settings.left_out)):
         env = document.raw.get("env")
         if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
             yield document.path
