@@ -221,9 +221,9 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
-    confined = sandbox(settings, workspace, record.directory, session.note)
-    shells.confine(confined)
     permissions = _permissions(options, settings, workspace, record.directory, session)
+    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
+    shells.confine(confined)
     permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
