@@ -18,7 +18,7 @@ from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep, settings_path
+from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
@@ -266,9 +266,9 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
-    confined = sandbox(settings, workspace, record.directory, session.note)
-    shells.confine(confined)
     permissions = _permissions(options, settings, workspace, record.directory, session)
+    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
+    shells.confine(confined)
     permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
@@ -370,10 +370,13 @@ def _permissions(
 def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
     def kept(update: Suggestion) -> None:
         try:
-            keep(update, settings_path(update.destination, settings, cwd))
+            if keep_answer(update, settings, cwd):
+                return
+            why = "the settings of this project are not trusted. See `shoal trust --show`."
         except ShoalError as error:
-            session.note(f"It could not be kept, and holds for this session alone: {error}")
-            answers.add(update)
+            why = str(error)
+        session.note(f"It could not be kept, and holds for this session alone: {why}")
+        answers.add(update)
 
     answers = SessionAnswers(kept, session.note)
     return answers

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from shoal.policy.commands import CommandRule
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
+from shoal.policy.withheld import Withheld
 
 
 class PathRules:
@@ -96,6 +97,16 @@ class Tables:
         return FileTable(self._patterned(), EDIT_TOOLS, self._roots)
 
     @cached_property
+    def withheld(self) -> Withheld:
+        """What rules keep any tool from reading unasked, for commands that go through directories."""
+        kept = self._patterned()
+        return Withheld(_about_reading((*kept.deny, *kept.ask)), self._roots)
+
+    @cached_property
+    def denied(self) -> Withheld:
+        return Withheld(_about_reading(self._patterned().deny), self._roots)
+
+    @cached_property
     def commands(self) -> CommandTable:
         return CommandTable(self.standing)
 
@@ -116,6 +127,10 @@ class Tables:
 
         all_of = self.standing
         return Standing(allow=kept(all_of.allow), ask=kept(all_of.ask), deny=kept(all_of.deny))
+
+
+def _about_reading(rules: Iterable[Rule]) -> list[Rule]:
+    return [rule for rule in rules if any(map(rule.names, READ_TOOLS))]
 
 
 def _compiled(expression: str) -> re.Pattern[str]:

@@ -139,7 +139,7 @@ class Document(Struct, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
     @property
-    def trusted(self) -> bool:
+    def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
         return self.kind not in ("local", "project")
 
