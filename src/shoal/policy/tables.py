@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
 from shoal.policy.commands import CommandRule
@@ -26,9 +26,10 @@ class PathRules:
                 self._each.append((_compiled("|".join(f"(?:{each})" for each in expressions)), rule))
         self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.empty = not self._each and self.bare is None
+        self.named = lru_cache(maxsize=1024)(self._named)
+        """The first rule whose pattern fits; of the path's text alone, and the same few are asked about."""
 
-    def named(self, path: str) -> Rule | None:
-        """The first rule whose pattern fits."""
+    def _named(self, path: str) -> Rule | None:
         if not self._each or self._any.fullmatch(path) is None:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
