@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
+_REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANKS = (b" ", b"\t", b"\n")
@@ -73,7 +75,7 @@ class Walk:
     def _statement(self, node: Node) -> None:
         kind = node.type
         if kind == "command":
-            self._command(node, (), ())
+            self._command(node, [], [])
         elif kind in _CONTAINERS:
             self._enter()
             self._container(node)
@@ -137,31 +139,37 @@ class Walk:
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
-        reads: list[Word] = []
-        writes: list[Word] = []
+        redirects: list[Node] = []
         at = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, at, child.start_byte):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             at = child.end_byte
-            if child.type in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, reads, writes)
-            elif body is None and not reads and not writes:
+            if child.type in _REDIRECTS:
+                redirects.append(child)
+            elif body is None and not redirects:
                 body = child
             else:
                 raise Unjudgeable("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._command(body, tuple(reads), tuple(writes))
+            self._command(body, *self._redirected(redirects))
             return
-        if reads or writes:
-            self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
+        reads, writes = self._redirected(redirects)
+        if reads or writes:
+            self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
 
-    def _on_file_redirect(self, node: Node) -> None:
+    def _redirected(self, redirects: list[Node]) -> tuple[list[Word], list[Word]]:
         reads: list[Word] = []
         writes: list[Word] = []
-        redirect(node, self._source, self._words, reads, writes)
+        for each in redirects:
+            redirect(each, self._source, self._words, reads, writes)
+        return reads, writes
+
+    def _on_file_redirect(self, node: Node) -> None:
+        reads, writes = self._redirected([node])
         self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
@@ -265,10 +273,9 @@ class Walk:
     def _on_test_command(self, node: Node) -> None:
         self._found(node, words_of_test(node, self._source, self._words), (), ())
 
-    def _command(self, node: Node, reads: tuple[Word, ...], writes: tuple[Word, ...]) -> None:
+    def _command(self, node: Node, reads: list[Word], writes: list[Word]) -> None:
         words: list[Word] = []
         sets: list[str] = []
-        all_reads, all_writes = list(reads), list(writes)
         at = node.start_byte
         source = self._source
         for child in node.children:
@@ -282,19 +289,19 @@ class Walk:
                 words.extend(self._words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._assigned(child))
-            elif kind in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, all_reads, all_writes)
+            elif kind in _REDIRECTS:
+                redirect(child, source, self._words, reads, writes)
             else:
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
             at = child.end_byte
-        self._found(node, words, tuple(all_reads), tuple(all_writes), tuple(sets))
+        self._found(node, words, reads, writes, tuple(sets))
 
     def _found(
         self,
         node: Node,
         words: list[Word],
-        reads: tuple[Word, ...],
-        writes: tuple[Word, ...],
+        reads: Sequence[Word],
+        writes: Sequence[Word],
         sets: tuple[str, ...] = (),
     ) -> None:
         found = Found(
