@@ -11,8 +11,9 @@ from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
 from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
+from shoal.policy.shell.plain import PlainLine, plain_line
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import redirect
+from shoal.policy.shell.redirections import add_target, redirect
 from shoal.policy.shell.running import Found, run
 from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
@@ -52,15 +53,37 @@ class Walk:
         """Walks over a whole script; `via` names the commands that would run it."""
         outer = self._source, self._via
         self._enter()
-        root, self._source = tree_of(text)
         self._via = via
+        plain = plain_line(text)
+        if plain is None:
+            self._parsed(text)
+        else:
+            self._plain(text, plain)
+        self._depth -= 1
+        self._source, self._via = outer
+
+    def _parsed(self, text: str) -> None:
+        root, self._source = tree_of(text)
         if root.type != "program":
             raise Unjudgeable("the command does not parse as bash")
         if b"<<<" + STAND_IN.encode() in self._source:
             _check_stand_ins(root, self._source)
         self._container(root)
-        self._depth -= 1
-        self._source, self._via = outer
+
+    def _plain(self, text: str, line: PlainLine) -> None:
+        via = self._via
+        alone = self._written(line) if len(line.commands) == 1 else ()
+        for command, words in line.commands:
+            run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), self)
+        if len(line.commands) > 1 and (writes := self._written(line)):
+            self._note(text, (), writes, "it redirects")
+
+    def _written(self, line: PlainLine) -> tuple[str, ...]:
+        if line.sign is None:
+            return ()
+        writes: list[Word] = []
+        add_target(line.sign, Word(line.target), [], writes)
+        return self.places.paths(writes)
 
     def _enter(self) -> None:
         self._depth += 1
@@ -159,7 +182,7 @@ class Walk:
             self._statement(body)
         reads, writes = self._redirected(redirects)
         if reads or writes:
-            self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+            self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _redirected(self, redirects: list[Node]) -> tuple[list[Word], list[Word]]:
         reads: list[Word] = []
@@ -170,7 +193,7 @@ class Walk:
 
     def _on_file_redirect(self, node: Node) -> None:
         reads, writes = self._redirected([node])
-        self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
@@ -239,7 +262,7 @@ class Walk:
         name = self._assigned(node)
         if not (is_own_variable(name) or name in HARMLESS_VARIABLES):
             raise Unjudgeable(f"it sets {name}, which later commands may obey")
-        self._note(node, (), (), f"sets {name}")
+        self._note(self._text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *given = node.children
@@ -247,7 +270,7 @@ class Walk:
             harmless = child.type == "variable_assignment" and self._assigned(child) in HARMLESS_VARIABLES
             if keyword.type != "export" or not harmless:
                 raise Unjudgeable(f"{self._text(node)[:60]!r} changes what later commands obey")
-        self._note(node, (), (), "sets how things are shown")
+        self._note(self._text(node), (), (), "sets how things are shown")
 
     def _assigned(self, node: Node) -> str:
         """The name an assignment sets; the substitutions in its value are walked."""
@@ -314,15 +337,14 @@ class Walk:
         )
         run(found, self)
 
-    def _note(self, node: Node, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
-        text = self._text(node)
+    def _note(self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
         self.parts.append(
             Part(text=text, argv=(), via=self._via, reads=reads, writes=writes, read_only=True, why=why)
         )
 
     def _words(self, node: Node) -> list[Word]:
         nested: list[Node] = []
-        words = list(words_of(node, self._source, nested))
+        words = words_of(node, self._source, nested)
         for inner in nested:
             self._substitution(inner)
         return words
