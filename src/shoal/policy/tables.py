@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
-from shoal.policy.commands import CommandRule
+from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
 
@@ -62,10 +62,8 @@ class CommandTable:
         def bare(rules: Sequence[Rule]) -> Rule | None:
             return next((rule for rule in rules if rule.names("Bash") and rule.pattern is None), None)
 
-        def named(rules: Sequence[Rule]) -> tuple[CommandRule, ...]:
-            return tuple(
-                CommandRule(rule) for rule in rules if rule.names("Bash") and rule.pattern is not None
-            )
+        def named(rules: Sequence[Rule]) -> CommandRules:
+            return CommandRules(rule for rule in rules if rule.names("Bash") and rule.pattern is not None)
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
             bare, (standing.deny, standing.ask, standing.allow)

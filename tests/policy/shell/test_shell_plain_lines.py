@@ -13,16 +13,19 @@ from real_bash import told, unseen
 from shoal.policy.shell.analysis import analysed
 from shoal.policy.shell.plain import plain_line
 
-_WORDS = st.sampled_from(
-    """
+_BARE = """
     cat grep sort tee rm git log cd find xargs env sudo time timeout sh bash eval exec nohup command test set
     if then fi for in do done while case esac select function coproc time export declare local unset readonly
     typeset let alias source . - -- -c -n -x -exec -la --version --help --y=z a a.txt src/x /etc/passwd ../x
     x=1 a+=b X=Y 2 10 % @ ^ , : + a:b /bin/cat /usr/bin/git ./run awk sed -i -e s/a/b/ p true end repeat
     noglob /dev/tcp/h/1 /dev/null HEAD^ v1@2 100% a=b=c SHOAL_HEREDOC_BODY dd of=x if=y -2 --output=o -o curl
     printf read
-    """.split()  # noqa: SIM905 - a list to be read and extended
-)
+"""
+_QUOTED = r"""
+"a b"⏎'x | y'⏎'; rm x'⏎"; rm"⏎''⏎""⏎"*"⏎'$x'⏎'`a`'⏎"~"⏎'~/x'⏎"-n"⏎'-exec'⏎'"'⏎"it's"⏎"a=b"⏎"a > b"⏎' 2>&1'
+'{print}'⏎'p;q'⏎"a && b || c"⏎"#"⏎'rm x'⏎'\'⏎"{a,b}"⏎'s/a/b/w x'⏎"!x"
+""".strip().replace("\n", "⏎")
+_WORDS = st.sampled_from([*_BARE.split(), *_QUOTED.split("⏎")])
 _SEPARATORS = st.sampled_from([" | ", " && ", " || ", "; ", " | "])
 _ERRORS = st.sampled_from(["", "", "", " 2>&1", " 2>/dev/null"])
 _OUTPUTS = st.sampled_from(["", "", " > o", " >> o", " >o", " > /dev/null 2>&1", " > /dev/tcp/h/1", " > x/2"])
@@ -81,9 +84,9 @@ def test_the_plain_lines_of_the_corpora_mean_what_the_parser_finds_in_them():
 
 @pytest.mark.parametrize(
     "line",
-    """
-    a  b|a 'b'|a $b|a⇥b|a b⏎|a;b|a > b > c|a & b|a {b,c}|a ~|a *|é|x=1 a|if a|export x|! a|a # b|a\\b|(a)
-    a < b|a 3> b|=a|a =b|a ¦& b||a ¦ |a; b > c|a 2>&1 b
+    r"""
+    a  b|a $b|a⇥b|a b⏎|a;b|a > b > c|a & b|a {b,c}|a ~|a *|é|x=1 a|if a|export x|! a|a # b|a\b|(a)|a < b|'a' b
+    a 3> b|=a|a =b|a ¦& b||a ¦ |a; b > c|a 2>&1 b|a "$b"|a "`b`"|a "b\"|a 'b'c|a b'c'|a 'é'|a "⏎"|a > "b"
     """.strip()
     .replace("\n    ", "|")
     .split("|"),
