@@ -25,6 +25,7 @@ from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
 from shoal.app.record import AgentsRecord
+from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
@@ -82,6 +83,8 @@ class Parts(Struct, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
+    left_over: LeftOver | None
+    """What an earlier process of this session did not come to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -160,7 +163,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             options=options,
             settings=settings,
             definitions=definitions,
-            subagents=history.transcript.with_suffix("") / "subagents" if options.persist else None,
+            subagents=_subagents(history) if options.persist else None,
             directory=record.directory,
             bounds=bounds,
             purse=purse,
@@ -206,6 +209,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
+    left = _left_over(options, settings, history, record, ids)
+    purse.carry_started(left.agents if left else 0)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -221,7 +226,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         past=_past(options, settings, history),
         choose=choose,
         interrupted=history.interrupted,
-        turns_before=history.turns,
+        left_over=left,
+        turns_before=max(history.turns, left.turns if left else 0),
         notes=(
             *settings.warnings,
             *remarks,
@@ -390,6 +396,26 @@ def _between_agents(
     between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
     leave.push_async_callback(between.aclose)
     return between
+
+
+def _left_over(
+    options: Options, settings: Settings, history: History, record: _Record, ids: Ids
+) -> LeftOver | None:
+    if not history.turns or not options.persist:
+        return None
+    places = Places(
+        journal=record.directory / "journal.jsonl",
+        subagents=_subagents(history),
+        outputs=record.directory / "tasks",
+        results=record.directory / "results",
+        report_tokens=settings.own.report_tokens,
+    )
+    told = Told(delivered=history.delivered, answered=history.answered)
+    return left_over(places, told, ids.branch())
+
+
+def _subagents(history: History) -> Path:
+    return history.transcript.with_suffix("") / "subagents"
 
 
 def _purse(options: Options, settings: Settings, model: Model, record: _Record, session: Session) -> Purse:

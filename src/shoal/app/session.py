@@ -18,6 +18,7 @@ from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
+    AgentEnded,
     Event,
     Finished,
     Journaled,
@@ -281,6 +282,10 @@ class Session:
                 version=parts.version,
             )
         )
+        if parts.left_over is not None:
+            for completion in parts.left_over.cut_off:
+                self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

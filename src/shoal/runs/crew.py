@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeAlias
 
@@ -25,12 +25,12 @@ from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.queue import Queue
 from shoal.runs.reports import kept
+from shoal.runs.roll import Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
 from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
-_LEAD_NAMES = ("lead", "team-lead", "main")
 _SESSION_ENDED = "the session ended"
 
 
@@ -69,8 +69,7 @@ class AgentCrew:
         self._ids = ids
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
-        self._runs: dict[AgentId, Run] = {}
-        self._names: dict[str, AgentId] = {}
+        self._roll = Roll()
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[Item]] = {}
         self._lead: Agent | None = None
@@ -98,18 +97,16 @@ class AgentCrew:
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
         agent = self._ids.agent()
-        name = self._free_name(order.name) if order.name else ""
+        counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
+        name = self._roll.take_name(order.name, agent) if order.name else ""
         order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
-        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
-        if name:
-            self._names[name] = agent
         try:
             newcomer = self._newcomer(agent, parent, site)
             outfit = await self._outfitter.fresh(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
-            self._names.pop(name, None)
+            self._roll.free_name(name)
             self._purse.ended(counted)
             raise
         if run.background:
@@ -119,14 +116,14 @@ class AgentCrew:
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
         if to == "*":
-            targets = [run.id for run in self.at_work() if run.id != site.agent.agent]
+            targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
             if not targets:
                 raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
             return tuple([await self._send(each, text, summary, site) for each in targets])
-        return (await self._send(self._meant(to), text, summary, site),)
+        return (await self._send(self._roll.meant(to), text, summary, site),)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if seconds > 0 and run.completion is None:
             try:
                 async with self._clock.deadline(seconds):
@@ -138,7 +135,7 @@ class AgentCrew:
         return run.glimpse(self._clock.monotonic())
 
     async def stop(self, agent: str, site: Site) -> Glimpse:
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if run.id == site.agent.agent:
             raise AgentRefused("You cannot stop yourself: end with your report.")
         if run.completion is not None:
@@ -148,23 +145,19 @@ class AgentCrew:
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
-        running = tuple(self.at_work())
+        running = tuple(self._roll.at_work())
         async with asyncio.TaskGroup() as stopping:
             for run in running:
                 stopping.create_task(self._stop(run, why))
         return tuple(run.glimpse(self._clock.monotonic()) for run in running)
 
     def agents(self) -> tuple[Glimpse, ...]:
-        now = self._clock.monotonic()
-        return tuple(run.glimpse(now) for run in self._runs.values())
-
-    def at_work(self) -> Iterator[Run]:
-        return (run for run in tuple(self._runs.values()) if run.live)
+        return self._roll.glimpses(self._clock.monotonic())
 
     @property
     def working(self) -> bool:
         """Whether any agent is at work, or its end is not told yet."""
-        return any(run.live for run in self._runs.values())
+        return any(self._roll.at_work())
 
     async def quiet(self) -> None:
         """Until none is at work."""
@@ -176,7 +169,7 @@ class AgentCrew:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
         if not self.habits.background:
             return ()
-        waited_for = [run for run in self.at_work() if not run.background and agent in (None, run.id)]
+        waited_for = [run for run in self._roll.at_work() if not run.background and agent in (None, run.id)]
         for run in waited_for:
             self._move(run)
         return tuple(run.id for run in waited_for)
@@ -186,9 +179,7 @@ class AgentCrew:
         self._pending = pending
         for item in pending.pop(LEAD, []):
             self._queue.put(item)
-        for completion in ended:
-            if completion.name:
-                self._names[completion.name] = completion.agent
+        self._roll.remember(ended)
 
     def _wants(self, order: Order, outfit: Outfit) -> bool:
         """Whether it is to run in the background."""
@@ -209,12 +200,12 @@ class AgentCrew:
     def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
         self._emit(outfit.started)
-        self._runs[run.id] = run
+        self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
 
     async def _work(self, run: Run, outfit: Outfit, counted: Started) -> None:
-        shift = Shift(self._queue, lambda: any(other.live for other in self._started_by(run.id)))
+        shift = Shift(self._queue, lambda: bool(self._roll.started_by(run.id)))
         witness = run.witness
         assert witness is not None
         try:
@@ -237,9 +228,8 @@ class AgentCrew:
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
         self._emit(AgentEnded(agent=run.id, completion=completion))
-        for child in self._started_by(run.id):
-            if child.live:
-                await self._stop(child, "the agent that started it ended")
+        for child in self._roll.started_by(run.id):
+            await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
             self._emit(WorkKept(agent=run.id, work=work))
@@ -344,7 +334,7 @@ class AgentCrew:
         sender = site.agent
         said = message_from(sender.name, text, summary=summary, color=sender.color)
         item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
-        run = self._runs.get(to)
+        run = self._roll.get(to)
         if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
             self._post(item, said)
             name = "lead" if to == LEAD else run.facts.name if run else ""
@@ -356,7 +346,7 @@ class AgentCrew:
         self._queue.put(item)
 
     async def _resume(self, agent: AgentId, item: Item, said: str, site: Site) -> Reached:
-        earlier = self._runs.get(agent)
+        earlier = self._roll.get(agent)
         self._resuming.add(agent)
         try:
             if earlier is not None:
@@ -385,37 +375,13 @@ class AgentCrew:
             run.notified = True
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
 
-    def _started_by(self, parent: AgentId) -> tuple[Run, ...]:
-        return tuple(run for run in self._runs.values() if run.report_to == parent)
-
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
-        run = self._runs.get(agent)
+        run = self._roll.get(agent)
         found = self._lead if agent == LEAD else run.agent if run else None
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
-
-    def _meant(self, to: str) -> AgentId:
-        if to in _LEAD_NAMES:
-            return LEAD
-        return self._names.get(to, AgentId(to))
-
-    def _known(self, agent: str) -> Run:
-        run = self._runs.get(self._meant(agent))
-        if run is None:
-            known = ", ".join(each.facts.name or each.id for each in self._runs.values())
-            there = f" There are: {known}." if known else " None has been started."
-            raise AgentRefused(f"There is no agent or task {agent!r} in this session.{there}")
-        return run
-
-    def _free_name(self, wished: str) -> str:
-        """A name that an agent at work has gets a number."""
-        name, number = wished, 1
-        while name in self._names and (run := self._runs.get(self._names[name])) and run.live:
-            number += 1
-            name = f"{wished}-{number}"
-        return name
 
 
 def notification(completion: Completion) -> Item:
