@@ -81,11 +81,11 @@ class _Plan(Struct, kw_only=True):
 
     newcomer: Newcomer
     definition: Definition
-    order: Order
     facts: Remembered
     toolset: Toolset
     model: Model
     workspace: LocalWorkspace
+    bounds: Bounds
     transcript: Transcript
     conversation: Conversation
 
@@ -107,8 +107,10 @@ class Outfitting:
         definition = self._definition(order.kind or "")
         _refuse_what_is_not_there(definition, order)
         toolset = self._toolset(definition)
+        bounds = _bounds(stock.bounds, definition, order)
         model = await self._model(parent, order, definition)
         workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
+        _move(workspace, order.cwd)
         authority = _authority(parent)
         mode = narrowed(
             authority.mode,
@@ -135,11 +137,11 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=facts,
             toolset=toolset,
             model=model,
             workspace=workspace,
+            bounds=bounds,
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
@@ -162,11 +164,11 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             workspace=workspace,
+            bounds=_bounds(stock.bounds, definition, order),
             transcript=transcript,
             conversation=conversation,
         )
@@ -228,7 +230,7 @@ class Outfitting:
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
             ids=stock.ids.branch(),
-            bounds=_bounds(stock.bounds, plan.definition, plan.order),
+            bounds=plan.bounds,
         )
 
     def _account(self, agent: AgentId, plan: _Plan) -> Account:
@@ -337,8 +339,18 @@ def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
             f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
             "gets yet. It is not started without them: take them out of its definition, or start another."
         )
-    if (order.isolation or definition.isolation) == "remote":
+    isolation = order.isolation or definition.isolation
+    if order.cwd is not None and isolation is not None:
+        raise AgentRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
         raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
+
+
+def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
+    if cwd is not None and not workspace.move(workspace.locate(cwd)):
+        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
 
 
 def _prompt(definition: Definition, order: Order) -> Message:
