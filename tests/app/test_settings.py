@@ -361,8 +361,7 @@ def test_a_project_can_lower_the_limits_and_not_raise_them(place):
     own = settings.own
     assert (own.max_budget_usd, own.max_concurrent, own.agent_limits.usd) == (5, 10, 1)
     assert own.agent_type_limits["Explore"].tokens == 100_000
-    assert own.agent_type_limits["Plan"].usd == 1
-    assert "would raise limits" in settings.warnings[0]
+    assert "shoal trust" in settings.warnings[0]
     place.write(project={"shoal": {"max_budget_usd": 0.5, "max_agents": 2, "fan_out_preview": 2}})
     lowered = place.load()
     assert (lowered.own.max_budget_usd, lowered.own.max_agents, lowered.own.fan_out_preview) == (0.5, 2, 2)

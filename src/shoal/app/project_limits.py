@@ -1,36 +1,13 @@
-"""Which limits on spending hold when a project's settings name others than the person's own."""
+"""Which limits on spending a project's settings would raise above the person's own."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from msgspec.structs import replace
+from collections.abc import Iterator
 
 from shoal.wire.settings import AgentLimits, Own
 
-_Number = TypeVar("_Number", int, float)
-
-
-def held_limits(given: Own, trusted: Own) -> tuple[Own, tuple[str, ...]]:
-    """A project's files may come from anyone: they may set lower limits, not higher ones."""
-    types = dict.fromkeys((*trusted.agent_type_limits, *given.agent_type_limits))
-    none = AgentLimits()
-    held = replace(
-        given,
-        **{name: _lower(getattr(given, name), getattr(trusted, name)) for name in _LIMITS},
-        agent_limits=_both(given.agent_limits, trusted.agent_limits),
-        agent_type_limits={
-            kind: _both(given.agent_type_limits.get(kind, none), trusted.agent_type_limits.get(kind, none))
-            for kind in types
-        },
-    )
-    told = (
-        "The project's settings would raise limits on agents; only your own settings or a flag can. Not done."
-    )
-    return held, () if held == given else (told,)
-
-
 _LIMITS = (
+    "max_turns",
     "max_budget_usd",
     "max_total_tokens",
     "max_requests",
@@ -42,14 +19,24 @@ _LIMITS = (
 )
 
 
-def _both(one: AgentLimits, other: AgentLimits) -> AgentLimits:
-    return AgentLimits(
-        usd=_lower(one.usd, other.usd),
-        tokens=_lower(one.tokens, other.tokens),
-        requests=_lower(one.requests, other.requests),
-        seconds=_lower(one.seconds, other.seconds),
-    )
+def raised_limits(given: Own, person: Own) -> Iterator[str]:
+    """The settings that set a limit higher than the person's own settings do, or take it away."""
+    for key in _LIMITS:
+        if _higher(getattr(given, key), getattr(person, key)):
+            yield key
+    if _any_higher(given.agent_limits, person.agent_limits):
+        yield "agent_limits"
+    none = AgentLimits()
+    if any(
+        _any_higher(limits, person.agent_type_limits.get(kind, none))
+        for kind, limits in given.agent_type_limits.items()
+    ):
+        yield "agent_type_limits"
 
 
-def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
-    return min((value for value in (one, other) if value is not None), default=None)
+def _any_higher(given: AgentLimits, person: AgentLimits) -> bool:
+    return any(_higher(getattr(given, key), getattr(person, key)) for key in AgentLimits.__struct_fields__)
+
+
+def _higher(given: float | None, person: float | None) -> bool:
+    return person is not None and (given is None or given > person)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.project_limits import raised_limits
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.policy.authority import is_wider
@@ -145,10 +146,7 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
     yield from ("models", "aliases")  # their prices are what a budget counts with
     if _APPROVERS.index(own.plan_approver) > _APPROVERS.index(person.plan_approver):
         yield "plan_approver"
-    for key in ("max_turns", "max_budget_usd"):
-        theirs, mine = getattr(own, key), getattr(person, key)
-        if theirs is not None and mine is not None and theirs > mine:
-            yield key
+    yield from raised_limits(own, person)
 
 
 def _given(raw: dict[str, Any], *keys: str) -> bool:
