@@ -145,7 +145,7 @@ class AgentCrew:
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
-        running = tuple(self._roll.at_work())
+        running = self._roll.at_work()
         async with asyncio.TaskGroup() as stopping:
             for run in running:
                 stopping.create_task(self._stop(run, why))
@@ -157,7 +157,7 @@ class AgentCrew:
     @property
     def working(self) -> bool:
         """Whether any agent is at work, or its end is not told yet."""
-        return any(self._roll.at_work())
+        return self._roll.any_at_work
 
     async def quiet(self) -> None:
         """Until none is at work."""
@@ -249,6 +249,7 @@ class AgentCrew:
             run.witness.close()
         run.agent = run.witness = run.task = None
         run.live = False
+        self._roll.leave(run)
         run.change()
         if self._quiet is not None:
             self._quiet.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from shoal.core.agents import Completion, Glimpse
 from shoal.core.errors import AgentRefused
@@ -19,16 +19,26 @@ class Roll:
 
     def __init__(self) -> None:
         self._runs: dict[AgentId, Run] = {}
+        self._at_work: dict[AgentId, dict[AgentId, Run]] = {}
+        """By whom they report to."""
         self._names: dict[str, AgentId] = {}
         self._names.update(dict.fromkeys(LEAD_NAMES, LEAD))
 
     def enter(self, run: Run) -> None:
         self._runs[run.id] = run
+        self._at_work.setdefault(run.report_to, {})[run.id] = run
+
+    def leave(self, run: Run) -> None:
+        """It is at work no longer."""
+        theirs = self._at_work[run.report_to]
+        theirs.pop(run.id, None)
+        if not theirs:
+            del self._at_work[run.report_to]
 
     def remember(self, earlier: Iterable[Completion]) -> None:
         """Those that ended in earlier processes of the session."""
         for completion in earlier:
-            self.enter(Run.earlier(completion))
+            self._runs[completion.agent] = Run.earlier(completion)
             if completion.name:
                 self._names[completion.name] = completion.agent
 
@@ -67,12 +77,16 @@ class Roll:
             raise AgentRefused(f"There is no agent or task {text!r} in this session.{there}")
         return run
 
-    def at_work(self) -> Iterator[Run]:
-        return (run for run in tuple(self._runs.values()) if run.live)
+    def at_work(self) -> tuple[Run, ...]:
+        return tuple(run for theirs in self._at_work.values() for run in theirs.values())
+
+    @property
+    def any_at_work(self) -> bool:
+        return bool(self._at_work)
 
     def started_by(self, parent: AgentId) -> tuple[Run, ...]:
         """Those still at work that report to it."""
-        return tuple(run for run in self._runs.values() if run.live and run.report_to == parent)
+        return tuple(self._at_work.get(parent, {}).values())
 
     def glimpses(self, now: float) -> tuple[Glimpse, ...]:
         return tuple(run.glimpse(now) for run in self._runs.values())
