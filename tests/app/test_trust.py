@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -236,21 +237,44 @@ def test_a_broken_trust_file_trusts_nothing_and_is_not_overwritten(clone: Clone,
     assert clone.kept.read_text() == broken
 
 
-def test_many_who_speak_at_once_are_all_heard(clone: Clone, tmp_path: Path) -> None:
-    roots = []
-    for number in range(16):
-        root = tmp_path / f"p{number}"
+SPEAKER = """
+import sys
+from pathlib import Path
+from shoal.app.settings import load_settings
+from shoal.app.trust import answer
+print("ready", flush=True)
+sys.stdin.readline()
+for name in sys.argv[1:]:
+    answer(load_settings(cwd=Path(name), managed=()), Path(name), trusted=True)
+"""
+
+
+def test_many_processes_that_speak_at_once_are_all_heard(clone: Clone, tmp_path: Path) -> None:
+    roots = [tmp_path / f"p{number}" for number in range(60)]
+    for root in roots:
         (root / ".claude").mkdir(parents=True)
         (root / ".claude" / "settings.json").write_text('{"env": {"A": "1"}}')
-        roots.append(root)
-    environ = {"SHOAL_HOME": str(clone.home)}
-
-    def load(root: Path) -> Settings:
-        return load_settings(cwd=root, environ=environ, managed=())
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda root: answer(load(root), root, trusted=True), roots))
-    assert all(load(root).env == {"A": "1"} for root in roots)
+    environ = {**os.environ, "SHOAL_HOME": str(clone.home)}
+    speakers = [
+        subprocess.Popen(
+            [sys.executable, "-c", SPEAKER, *map(str, roots[number::3])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environ,
+        )
+        for number in range(3)
+    ]
+    for speaker in speakers:
+        assert speaker.stdout is not None
+        assert speaker.stdout.readline() == b"ready\n"
+    for speaker in speakers:
+        assert speaker.stdin is not None
+        speaker.stdin.write(b"go\n")
+        speaker.stdin.flush()
+    for speaker in speakers:
+        speaker.communicate(timeout=60)
+        assert speaker.returncode == 0
+    assert all(load_settings(cwd=root, environ=environ, managed=()).env == {"A": "1"} for root in roots)
 
 
 async def test_a_hostile_clone_runs_nothing_and_gives_tools_no_environment(tmp_path: Path) -> None:

@@ -44,6 +44,18 @@ def test_a_no_is_remembered_and_the_rules_do_not_count(clone: Place) -> None:
     assert "settings are not trusted" in text
 
 
+def test_a_no_to_one_file_takes_nothing_from_another_that_is_trusted(clone: Place) -> None:
+    assert clone.shoal("trust").returncode == 0
+    (clone.project / ".claude" / "settings.local.json").write_text('{"env": {"A": "1"}}')
+    terminal = clone.talk(TOUCH, {"text": "all done"}, prompt="go")
+    text = terminal.wait_for("Trust these settings")
+    assert "env.A" in text
+    assert "Bash(touch:*)" not in text
+    terminal.type("n\r")
+    terminal.wait_for("all done")
+    assert (clone.project / "made").exists()
+
+
 def test_a_project_that_allows_nothing_asks_nothing(place: Place) -> None:
     (place.project / ".claude").mkdir()
     (place.project / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["WebFetch"]}}')

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from shoal.app.settings import Settings
-from shoal.app.trust import Trust
+from shoal.app.trust import Trust, Widening
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 HIDDEN = "(hidden)"
@@ -43,9 +43,9 @@ def shown_settings(settings: Settings) -> Iterator[Shown]:
             yield _row(settings, name, HIDDEN if _SECRET.search(name) else getattr(settings.access, name))
 
 
-def shown_widening(settings: Settings) -> Iterator[Trusted]:
+def shown_widening(widening: Sequence[Widening]) -> Iterator[Trusted]:
     """What of the project's own files needs a person's trust, and whether it has it."""
-    for each in settings.widening:
+    for each in widening:
         hidden = each.keys[0] == "env" and _SECRET.search(each.keys[-1])
         value = HIDDEN if hidden else each.value
         yield Trusted(key=each.key, value=value, origin=each.place, trust=each.trust)

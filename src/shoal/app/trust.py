@@ -122,14 +122,18 @@ def trust_files(home: Path, project: Path, documents: Sequence[Document], person
     TrustFile(home).say(project, {name: _said(part, trusted=True) for name, part in wide.items() if part})
 
 
-def answer(settings: Settings, project: Path, *, trusted: bool) -> None:
-    """Keep a person's word on what the project's files would widen, as these settings show it."""
-    said: dict[str, Said | None] = {}
-    for document in dict.fromkeys(_name(each.document) for each in settings.widening):
-        part = tuple(
-            (each.keys, each.value) for each in settings.widening if _name(each.document) == document
-        )
-        said[document] = _said(part, trusted=trusted)
+def answer(
+    settings: Settings, project: Path, *, trusted: bool, about: Sequence[Widening] | None = None
+) -> None:
+    """Keep a person's word on what the project's files would widen: all of it, or the part they were shown.
+
+    It holds for what these settings show, whatever the files have become since. Raises `StoreError`.
+    """
+    parts: dict[str, _Wide] = {}
+    for each in settings.widening if about is None else about:
+        name = _name(each.document)
+        parts[name] = (*parts.get(name, ()), (each.keys, each.value))
+    said = {name: _said(part, trusted=trusted) for name, part in parts.items()}
     TrustFile(settings.home).say(project, said)
 
 

@@ -115,7 +115,7 @@ class Tables:
         """The first of the rules that speaks of a call of a tool without files or commands."""
         for rule in rules:
             if rule.names(tool) and (
-                rule.pattern is None or _fits(rule.tool, rule.pattern, arguments, forbids=forbids)
+                rule.pattern is None or fits(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
         return None
@@ -136,11 +136,11 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
-def _fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
     if tool == "WebFetch":
         return _of_domain(pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids)
     if tool in ("Agent", "Task"):
-        return arguments.get("subagent_type", "general-purpose") == pattern
+        return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         return arguments.get("skill") == pattern
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.

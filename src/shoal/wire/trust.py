@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ def said_in(content: bytes, project: str, file: str) -> Said | None:
         raise ValueError(f"{project}, {file}: {error}") from error
 
 
-def with_said(content: bytes, project: str, said: dict[str, Said | None]) -> bytes:
+def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> bytes:
     """The content with these words about a project's files, None to forget one; all else stays as it is."""
     raw = _read(content)
     projects = raw["projects"] = _projects(raw)

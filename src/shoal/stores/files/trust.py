@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class TrustFile:
         except ValueError as error:
             raise self._broken(error) from error
 
-    def say(self, project: Path, said: dict[str, Said | None]) -> None:
+    def say(self, project: Path, said: Mapping[str, Said | None]) -> None:
         """Words about the files of a project, None to forget one. Raises `StoreError`."""
         with self._locked():
             try:

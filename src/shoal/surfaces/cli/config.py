@@ -30,7 +30,7 @@ def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(shown_settings(loaded))
-    left_out = tuple(row for row in shown_widening(loaded) if row.trust != "trusted")
+    left_out = tuple(shown_widening(loaded.left_out))
     if as_json:
         found = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
         click.echo(dump({"settings": found, "left_out": left_out, "warnings": loaded.warnings}))

@@ -35,7 +35,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
-    rows = tuple(shown_widening(settings))
+    rows = tuple(shown_widening(settings.widening))
     if as_json:
         _print_json(project, rows)
     elif not revoke:
@@ -58,13 +58,14 @@ def ask_once(options: Options) -> None:
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
-    if not any(each.trust == "unasked" for each in settings.widening):
+    new = [each for each in settings.widening if each.trust == "unasked"]
+    if not new:
         return
     click.echo(f"The settings of {clean(str(project))} would allow its agents more than yours do:")
-    for line in told(shown_widening(settings), colours=has_colours(sys.stdout)):
+    for line in told(shown_widening(new), colours=has_colours(sys.stdout)):
         click.echo(line)
     trusted = click.confirm("Trust these settings, until they change?", default=False)
-    trust.answer(settings, project, trusted=trusted)
+    trust.answer(settings, project, trusted=trusted, about=new)
 
 
 def told(rows: Iterable[Trusted], *, colours: bool) -> Iterator[str]:
