@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.core.definitions import Definition, Source
 from shoal.core.errors import BadDefinition
@@ -73,7 +74,7 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         name="reviewer",
         description="Looks at changes",
         prompt="You review changes.\n\nBe brief.",
-        source=SOURCE,
+        source=replace(SOURCE, lines=parsed.definition.source.lines),
         tools=("Read", "Grep", "Bash(git log:*, git diff:*)"),
         disallowed_tools=("Edit", "Bash(rm:*)"),
         model="sonnet",
@@ -100,6 +101,14 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         max_budget_usd=0.5,
         one_shot=True,
     )
+
+
+def test_each_field_knows_its_line():
+    source = read(EVERYTHING).definition.source
+    assert source.place("tools") == "/p/reviewer.md:4"
+    assert source.place("one_shot") == "/p/reviewer.md:30"
+    assert len(source.lines) == len(FIELDS)
+    assert made("color: red").source.place("tools") is None
 
 
 def test_the_example_has_every_field_there_is():
@@ -245,14 +254,14 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
             name="reviewer",
             description="Looks",
             prompt="You look.",
-            source=Source(kind="flag"),
+            source=first.source,
             tools=("Read", "Bash(git:*)"),
             max_turns=3,
             background=True,
             mcp_servers=({"docs": {"command": "x"}},),
             effort=500,
         )
-        assert (second.name, second.prompt) == ("other", "p")
+        assert (second.name, second.prompt, second.source.kind) == ("other", "p", "flag")
 
 
 @pytest.mark.spec("DEF-02")

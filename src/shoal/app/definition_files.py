@@ -12,7 +12,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.core.definitions import Problem, Source, SourceKind
-from shoal.core.errors import BadDefinition
+from shoal.core.errors import BadDefinition, SettingsError
+from shoal.policy.rules import parse_rule
 from shoal.wire.definitions import Parsed, read_definition
 
 Found: TypeAlias = Parsed | Problem
@@ -130,9 +131,29 @@ def read_file(path: Path, kind: SourceKind) -> Found:
     if "\0" in text:
         return _problem(path, kind, "it is not text: it holds NUL bytes")
     try:
-        return read_definition(text, Source(kind=kind, path=path), name=path.stem)
+        return ruled(read_definition(text, Source(kind=kind, path=path), name=path.stem))
     except BadDefinition as bad:
         return bad.problem
+
+
+def ruled(parsed: Parsed) -> Parsed:
+    """With every `Tool(pattern)` one that the rules can hold. Raises `BadDefinition`."""
+    definition = parsed.definition
+    for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
+        for entry in getattr(definition, attribute) or ():
+            try:
+                parse_rule(entry, field)
+            except SettingsError as error:
+                source = definition.source
+                problem = Problem(
+                    what=str(error),
+                    name=definition.name,
+                    source=source,
+                    line=source.lines.get(attribute) or None,
+                    field=f"{definition.name}.{field}" if source.kind == "flag" else field,
+                )
+                raise BadDefinition(problem) from error
+    return parsed
 
 
 def _problem(path: Path, kind: SourceKind, what: str) -> Problem:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definition_files import Folder, Found
+from shoal.app.definition_files import Folder, Found, ruled
 from shoal.app.own_documents import documents_directory, readme
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
@@ -131,10 +131,10 @@ def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple
     if given is None:
         return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
-        return read_given(given)
+        return tuple(map(ruled, read_given(given)))
     path = cwd / Path(given).expanduser()
     try:
-        return read_given(path.read_text(encoding="utf-8-sig"), path=path)
+        return tuple(map(ruled, read_given(path.read_text(encoding="utf-8-sig"), path=path)))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         what = f"{why}: {path}. JSON is expected, or the path of a file that holds it"

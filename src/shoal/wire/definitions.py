@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.definitions import (
     EFFORTS,
@@ -105,6 +106,7 @@ class _Maker:
         self._source = source
         self._name = name
         self._prefix = prefix
+        self._lines: dict[str, int] = {}
         self.warnings: list[str] = []
 
     def bad(self, what: str, *, line: int | None, field: str) -> BadDefinition:
@@ -132,6 +134,7 @@ class _Maker:
                 told = f"{value!r} is no colour that can be shown; there are {', '.join(COLORS)}, #rrggbb"
                 self.warnings.append(self.place(line, key, told))
             elif value is not None:
+                self._lines[field.attribute] = line or 0
                 try:
                     values[field.attribute] = field.read(value)
                 except _Wrong as wrong:
@@ -142,7 +145,8 @@ class _Maker:
         for needed in ("name", "description", "prompt"):
             if needed not in values:
                 raise self.bad("it is missing", line=line, field=self._prefix + needed)
-        return Parsed(definition=Definition(**values, source=self._source), warnings=tuple(self.warnings))
+        source = replace(self._source, lines=self._lines)
+        return Parsed(definition=Definition(**values, source=source), warnings=tuple(self.warnings))
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
