@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definition_files import Folder, Found, ruled
+from shoal.app.definition_files import Folder, Found, read_file, ruled
 from shoal.app.own_documents import documents_directory, readme
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
@@ -124,6 +124,13 @@ def definitions_for(
     shelves += [Folder(path, "plugin", adapt=_within(space)) for space, path in plugins]
     shelves.append(Folder(_BUILT_IN, "builtin", adapt=_completed))
     return Definitions(shelves)
+
+
+def definitions_in(paths: Sequence[Path]) -> Definitions:
+    """Of files and directories that a person names, and of nothing else."""
+    return Definitions(
+        [Folder(path, "project") if path.is_dir() else Given((read_file(path, "project"),)) for path in paths]
+    )
 
 
 def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[Parsed, ...]:

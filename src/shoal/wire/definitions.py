@@ -176,6 +176,14 @@ def _name(value: Any) -> str:
     return name
 
 
+def name_problem(name: str) -> str | None:
+    """Why a text cannot be the name of an agent; None where it can."""
+    try:
+        return None if _name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
+    except _Wrong as wrong:
+        return str(wrong)
+
+
 def _description(value: Any) -> str:
     # Written on one line, as many do, its line breaks are spelled out.
     return _words(value).replace("\\n", "\n")
