@@ -124,6 +124,7 @@ def test_the_example_has_every_field_there_is():
         ("tools: [Read, Bash(git:*)]", ("Read", "Bash(git:*)")),
         ("tools: Bash(a, b), mcp__x__*, mcp__y, *", ("Bash(a, b)", "mcp__x__*", "mcp__y", "*")),
         ("tools: '*'", ("*",)),
+        ("tools: All tools", ("*",)),
         ("tools: *", ("*",)),
         ("tools: []", ()),
         ("tools:", None),
@@ -200,6 +201,47 @@ def test_a_bad_value_is_an_error_with_file_line_and_field(header: str, line: int
     assert (error.path, error.line, error.field) == (SOURCE.path, line, field)
     assert str(error).startswith(f"/p/reviewer.md:{line}: {field}: ")
     assert what in str(error)
+
+
+WILD = """\
+---
+name: 界面-designer
+description: Use this agent when the person needs screens: new ones, or old ones made better.
+
+Examples:
+
+<example>
+Context: The person wants a task list.
+user: "Show the tasks: all of them"
+assistant: "I'll use the designer agent"
+<commentary>It is about a screen, so: the designer.</commentary>
+</example>
+
+model: opus
+color: yellow
+tools: All tools
+skills:
+  - navigation
+  - research/method (@someone)
+---
+
+You design screens.
+"""
+
+
+def test_a_file_as_people_write_them_works_unchanged():
+    parsed = read(WILD.replace("\n", "\r\n"))
+    found = parsed.definition
+    assert found.name == "界面-designer"
+    assert found.description.startswith("Use this agent when the person needs screens: new ones")
+    assert found.description.endswith("</example>")
+    assert '\nuser: "Show the tasks: all of them"\n' in found.description
+    assert (found.model, found.color, found.tools) == ("opus", "yellow", ("*",))
+    assert found.skills == ("navigation", "research/method (@someone)")
+    assert found.prompt == "You design screens."
+    assert [warning.partition(": not valid")[0] for warning in parsed.warnings] == [
+        "/p/reviewer.md:3: description"
+    ]
 
 
 @pytest.mark.spec("DEF-02")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.core.definitions import (
     EFFORTS,
+    EVERY,
     INHERIT,
     Definition,
     Isolation,
@@ -190,6 +191,8 @@ def _description(value: Any) -> str:
 
 
 def _tools(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip().casefold() in ("all", "all tools"):
+        return (EVERY,)
     listed = _pieces(value, " \t\n") if isinstance(value, str) else _texts(value)
     for entry in listed:
         if _ENTRY.fullmatch(entry) is None:
