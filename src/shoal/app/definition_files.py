@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -53,14 +54,20 @@ class Folder:
 
     def look(self) -> bool:
         """Whether something is other than at the last look."""
-        before = (self.found, self._unread)
-        if self._directories is None or any(
-            not kept.settled or _stamp(path) != kept for path, kept in self._directories.items()
-        ):
-            self._walk()
+        if self._is_as_seen():
+            return False
+        before = self.found
+        self._walk()
         kept = {path: self._fresh(path) for path in self._paths}
         self._files = {path: state for path, state in kept.items() if state is not None}
-        return (self.found, self._unread) != before
+        return self.found != before
+
+    def _is_as_seen(self) -> bool:
+        stamps = ((path, kept.stamp) for path, kept in self._files.items())
+        return self._directories is not None and all(
+            seen.settled and _facts(path) == seen.facts
+            for path, seen in chain(self._directories.items(), stamps)
+        )
 
     @property
     def found(self) -> tuple[Found, ...]:
@@ -163,12 +170,13 @@ def _problem(path: Path, kind: SourceKind, what: str) -> Problem:
 def _stamp(path: str) -> _Stamp:
     # The clock is read first: a change after it is younger than the tick.
     now = time.time_ns()
+    facts = _facts(path)
+    return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
+
+
+def _facts(path: str) -> tuple[int, ...]:
     try:
         state = os.stat(path)  # noqa: PTH116 - at every look at the agents: pathlib doubles its cost
     except OSError:
-        return _Stamp()
-    youngest = max(state.st_mtime_ns, state.st_ctime_ns)
-    return _Stamp(
-        (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev),
-        settled=now - youngest > _TICK,
-    )
+        return ()
+    return (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev)
