@@ -216,6 +216,17 @@ def test_a_bad_file_is_named_and_hides_no_other(place: Place):
     assert definitions.problems == ()
 
 
+@pytest.mark.spec("DEF-02")
+@pytest.mark.parametrize("field", ["tools", "disallowedTools"])
+def test_a_pattern_that_no_rule_can_hold_is_a_bad_value(place: Place, field: str):
+    path = place.write(place.near, "a.md", text("a", extra=f"{field}: Read, Bash(git:* push)\n"))
+    with pytest.raises(BadDefinition, match=r"`:\*` stands at its end alone") as error:
+        place.definitions().find("a")
+    assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
+    with pytest.raises(BadDefinition, match=r"--agents: a\.tools: .*is empty"):
+        place.definitions({"a": {"description": "d", "prompt": "p", "tools": ["Bash( )"]}})
+
+
 def test_a_bad_file_is_not_replaced_by_a_weaker_agent_of_its_name(place: Place):
     place.write(place.near, "Explore.md", "broken")
     definitions = place.definitions()

@@ -103,7 +103,7 @@ def test_a_tag_makes_nothing(tag: str):
         ("description: *very* good", "*very* good"),
         ("description: @someone asks", "@someone asks"),
         ("description: a\tb: c", "a\tb: c"),
-        ("description: `code` first", "`code` first"),
+        ("description: `code` first\n# a remark", "`code` first"),
         (
             "description: Use it. Examples: <example>user: 'hi' assistant: \"ho\"</example>",
             "Use it. Examples: <example>user: 'hi' assistant: \"ho\"</example>",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definition_files import Folder, Found
+from shoal.app.definition_files import Folder, Found, read_file, ruled
 from shoal.app.own_documents import documents_directory, readme
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
@@ -126,15 +126,22 @@ def definitions_for(
     return Definitions(shelves)
 
 
+def definitions_in(paths: Sequence[Path]) -> Definitions:
+    """Of files and directories that a person names, and of nothing else."""
+    return Definitions(
+        [Folder(path, "project") if path.is_dir() else Given((read_file(path, "project"),)) for path in paths]
+    )
+
+
 def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[Parsed, ...]:
     """Of `--agents`: JSON, the path of a file with JSON, or the mapping itself. Raises `BadDefinition`."""
     if given is None:
         return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
-        return read_given(given)
+        return tuple(map(ruled, read_given(given)))
     path = cwd / Path(given).expanduser()
     try:
-        return read_given(path.read_text(encoding="utf-8-sig"), path=path)
+        return tuple(map(ruled, read_given(path.read_text(encoding="utf-8-sig"), path=path)))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         what = f"{why}: {path}. JSON is expected, or the path of a file that holds it"
