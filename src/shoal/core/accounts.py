@@ -191,6 +191,19 @@ class Account:
         sentence = f"the {amount('seconds', most or 0)} for {'the whole run' if whole else whose} have passed"
         return Refusal(limit="seconds", scope=scope, whose=whose, sentence=sentence)
 
+    async def hold(
+        self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
+    ) -> Reservation | Refusal:
+        """As `reserve`, but where the rest of a budget is only held for others, wait for what they cost."""
+        got = self.reserve(card, prompt_tokens, max_tokens)
+        if not isinstance(got, Refusal) or not got.for_now:
+            return got
+        while isinstance(got, Refusal) and got.for_now:
+            await self.tree.room()
+            got = self.reserve(card, prompt_tokens, max_tokens)
+        self.tree.wake()
+        return got
+
     def reserve(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> Reservation | Refusal:
@@ -255,6 +268,8 @@ class Account:
             meter.held -= held.tokens
         for meter in in_requests:
             meter.held -= 1
+        if self.tree.waiting:
+            self.tree.wake()
 
     def write_off(self, held: Reservation) -> None:
         """An attempt may be billed and nobody told its cost: the estimate counts against the limits."""

@@ -54,6 +54,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     whose: str
     """The type or the agent whose limit it is; nothing for the whole tree."""
     sentence: str
+    for_now: bool = False
+    """Whether the rest is only held for requests in flight, which may turn out cheaper."""
 
 
 class Started(Struct, kw_only=True):
@@ -112,10 +114,6 @@ class Meter:
         self.mark = of * _MARKS[0] / 100
         """What may be spent before the next warning."""
 
-    @property
-    def full(self) -> bool:
-        return self.spent + self.held >= self.of
-
     def passed(self) -> int:
         """The highest mark in percent that is passed, each told once; 0 where none is new."""
         if self.spent < self.mark:
@@ -126,7 +124,13 @@ class Meter:
         return passed[-1]
 
     def refusal(self) -> Refusal:
-        return Refusal(limit=self.limit, scope=self.scope, whose=self.whose, sentence=self._sentence())
+        return Refusal(
+            limit=self.limit,
+            scope=self.scope,
+            whose=self.whose,
+            sentence=self._sentence(),
+            for_now=self.spent < self.of,
+        )
 
     def _sentence(self) -> str:
         """Spent, or all of the rest is held for requests whose cost is not known yet."""
