@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -176,6 +177,7 @@ def _site(agent: Agent, call: ToolUse) -> Site:
         ids=agent.ids,
         progress=progress,
         env=around.env,
+        unreadable=partial(agent.permissions.unreadable, call.name),
     )
 
 

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.core.accounts import Account
 from shoal.core.agents import Order, Resolved
 from shoal.core.budget import Purse
+from shoal.core.caps import Limits
 from shoal.core.clock import Clock
 from shoal.core.definitions import Definition, Toolset, tool_names
 from shoal.core.errors import (
@@ -45,7 +47,6 @@ from shoal.stores.memory import MemoryTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-USUAL = "general-purpose"
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
@@ -68,6 +69,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     bounds: Bounds
     purse: Purse
     queue: Queue
+    left: Callable[[AgentId], Awaitable[None]]
+    """Told when an agent has ended, so that nothing of it is left."""
     tell: Tell
     clock: Clock
     ids: Ids
@@ -78,11 +81,11 @@ class _Plan(Struct, kw_only=True):
 
     newcomer: Newcomer
     definition: Definition
-    order: Order
     facts: Remembered
     toolset: Toolset
     model: Model
     workspace: LocalWorkspace
+    bounds: Bounds
     transcript: Transcript
     conversation: Conversation
 
@@ -101,11 +104,13 @@ class Outfitting:
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
-        definition = self._definition(order.kind or USUAL)
+        definition = self._definition(order.kind or "")
         _refuse_what_is_not_there(definition, order)
         toolset = self._toolset(definition)
+        bounds = _bounds(stock.bounds, definition, order)
         model = await self._model(parent, order, definition)
         workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
+        _move(workspace, order.cwd)
         authority = _authority(parent)
         mode = narrowed(
             authority.mode,
@@ -132,13 +137,13 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=facts,
             toolset=toolset,
             model=model,
             workspace=workspace,
+            bounds=bounds,
             transcript=transcript,
-            conversation=Conversation(transcript, stock.clock, stock.ids),
+            conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         if stock.subagents is None:
             self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
@@ -159,11 +164,11 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             workspace=workspace,
+            bounds=_bounds(stock.bounds, definition, order),
             transcript=transcript,
             conversation=conversation,
         )
@@ -220,19 +225,30 @@ class Outfitting:
                 env=around.env,
             ),
             permissions=_authority(parent).child(plan.workspace, mode=_mode(facts.mode)),
-            purse=stock.purse.account(agent, facts.agent_type),
+            purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
-            ids=stock.ids,
-            bounds=_bounds(stock.bounds, plan.definition, plan.order),
+            ids=stock.ids.branch(),
+            bounds=plan.bounds,
         )
+
+    def _account(self, agent: AgentId, plan: _Plan) -> Account:
+        account = self._stock.purse.account(
+            agent, plan.facts.agent_type, Limits(max_usd=plan.definition.max_budget_usd)
+        )
+        try:
+            account.admit(plan.model.card)
+        except BudgetError as error:
+            raise AgentRefused(str(error)) from error
+        return account
 
     def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)
 
         async def finish() -> None:
             plan.transcript.close()
+            await self._stock.left(plan.newcomer.agent)
 
         return Outfit(
             agent=agent,
@@ -296,7 +312,7 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
         transcript = self._transcript(newcomer, facts)
         conversation = Conversation(
-            transcript, stock.clock, stock.ids, messages=loaded.messages, last=loaded.last
+            transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
         conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered
@@ -323,8 +339,18 @@ def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
             f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
             "gets yet. It is not started without them: take them out of its definition, or start another."
         )
-    if (order.isolation or definition.isolation) == "remote":
+    isolation = order.isolation or definition.isolation
+    if order.cwd is not None and isolation is not None:
+        raise AgentRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
         raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
+
+
+def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
+    if cwd is not None and not workspace.move(workspace.locate(cwd)):
+        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
 
 
 def _prompt(definition: Definition, order: Order) -> Message:

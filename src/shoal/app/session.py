@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,18 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
+from shoal.core.agents import Glimpse
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
+    AgentEnded,
     Event,
     Finished,
     Journaled,
     Noted,
+    Notified,
     Queued,
     SessionEnded,
     SessionStarted,
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from shoal.app.undo import TurnTaken
     from shoal.workspaces.checkpoints import UndoReport
 
+GATHERED_WITHIN = 0.05
+"""Seconds in which what arrives is taken up in one turn."""
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -78,6 +83,8 @@ class Session:
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
+        self.cut_short: tuple[Glimpse, ...] = ()
+        """Agents that were at work when the deadline passed."""
         self.notes: list[str] = []
         """What a person should know about how the session came up."""
 
@@ -110,6 +117,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.parts.crew.stop_all("the session ended")
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
@@ -124,14 +132,41 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message) -> Turn:
-        """Start a turn; its events come as they happen."""
+    def run(self, prompt: str | Message | None) -> Turn:
+        """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
         return Turn(channel, task, self.interrupt)
+
+    async def next_turn(self) -> Turn | None:
+        """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
+
+        At the session's deadline those that still work are stopped and are in `cut_short`.
+        """
+        crew, queue = self.parts.crew, self.parts.queue
+        try:
+            async with self.agent.clock.deadline(self._time_left()):
+                if not queue.size(LEAD):
+                    await self._something(crew.quiet(), queue.arrival(LEAD))
+                if crew.working and queue.size(LEAD):
+                    # Several that end about now are heard of in one turn.
+                    await self._something(crew.quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
+        except TimeoutError:
+            self.cut_short = await crew.stop_all("the deadline has passed")
+            return None
+        return self.run(None) if queue.size(LEAD) else None
+
+    async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
+        """Until one of them is over."""
+        tasks = [self._tasks.create_task(each) for each in awaited]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
@@ -148,6 +183,8 @@ class Session:
 
     def entered(self, item: Item) -> None:
         """Something that waited for an agent is in its conversation."""
+        if item.mode == "task-notification":
+            self.emit(Notified(agent=item.to, completion=item.id))
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
@@ -245,6 +282,10 @@ class Session:
                 version=parts.version,
             )
         )
+        if parts.left_over is not None:
+            for completion in parts.left_over.cut_off:
+                self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
@@ -260,7 +301,7 @@ class Session:
         if self.parts.debug is not None:
             self.parts.debug.note(event)
 
-    async def _take_turn(self, prompt: Message, channel: Channel) -> None:
+    async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
         assume(agent.identity)
@@ -294,7 +335,7 @@ class Session:
             self._interrupted = False
             channel.close()
 
-    async def _guarded(self, prompt: Message) -> tuple[Ended, Exception | None]:
+    async def _guarded(self, prompt: Message | None) -> tuple[Ended, Exception | None]:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
@@ -302,7 +343,7 @@ class Session:
                 TurnStarted(
                     agent=self.agent.identity.agent,
                     turn=self.turn,
-                    prompt=prompt.text[:PREVIEW],
+                    prompt="" if prompt is None else prompt.text[:PREVIEW],
                     after=self.agent.conversation.last,
                 )
             )

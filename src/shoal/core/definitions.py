@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.filenames import shown
 from shoal.core.permissions import Mode
 
 SourceKind: TypeAlias = Literal["managed", "flag", "project", "user", "plugin", "builtin"]
@@ -30,7 +31,9 @@ class Source(Struct, frozen=True, kw_only=True):
         return self.kind not in ("project", "plugin")
 
     def __str__(self) -> str:
-        return "--agents" if self.kind == "flag" else str(self.path or self.kind)
+        if self.path is None:
+            return "--agents" if self.kind == "flag" else self.kind
+        return shown(self.path)
 
 
 class Definition(Struct, frozen=True, kw_only=True):

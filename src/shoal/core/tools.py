@@ -36,6 +36,10 @@ def failed(why: str) -> Outcome:
     return Outcome(content=why, is_error=True)
 
 
+def all_readable(top: str) -> Callable[[str], bool]:
+    return lambda _: False
+
+
 class Site(Struct, frozen=True, kw_only=True):
     """Everything one tool call may reach."""
 
@@ -49,6 +53,8 @@ class Site(Struct, frozen=True, kw_only=True):
     ids: Ids
     progress: Progress
     env: Mapping[str, str]
+    unreadable: Callable[[str], Callable[[str], bool]] = all_readable
+    """For a search below a directory: whether a file there is not for it. All are real paths."""
 
 
 class Tool(Protocol):

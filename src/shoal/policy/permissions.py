@@ -136,6 +136,17 @@ class RulePermissions:
     def rules_in_force(self) -> Standing:
         return self._current().standing
 
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        """As the port says: what is denied, what must be asked first and was not, and Shoal's keys."""
+        table, is_key = self._current().file(tool), self._reach.is_key
+        deny, ask = table.deny.named, table.ask.named
+        asked_for = ask(top) is not None
+        return lambda path: bool(is_key(path) or deny(path) or (not asked_for and ask(path)))
+
+    def denied_paths(self) -> tuple[Path, ...]:
+        """What there is now that deny rules keep from being read."""
+        return tuple(map(Path, self._current().denied.paths()))
+
     def judged_parts(self, command: str) -> tuple[PartJudged, ...]:
         """A shell command part by part, for people."""
         return self._shell.parts(command, self._current(), self.mode)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeAlias
 
@@ -13,23 +13,24 @@ from msgspec.structs import replace
 from shoal.agent.agent import Agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
+from shoal.core.budget import Purse
+from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
-from shoal.core.ports import Results
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.queue import Queue
 from shoal.runs.reports import kept
+from shoal.runs.roll import Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
 from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
-_LEAD_NAMES = ("lead", "team-lead", "main")
 _SESSION_ENDED = "the session ended"
 
 
@@ -42,6 +43,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
+    usual: str = "general-purpose"
+    """The agent that is started where none is named."""
 
 
 class AgentCrew:
@@ -52,8 +55,8 @@ class AgentCrew:
         *,
         outfitter: Outfitter,
         queue: Queue,
-        results: Results,
         habits: Habits,
+        purse: Purse,
         clock: Clock,
         ids: Ids,
         emit: Emit,
@@ -61,13 +64,12 @@ class AgentCrew:
         self.habits = habits
         self._outfitter = outfitter
         self._queue = queue
-        self._results = results
+        self._purse = purse
         self._clock = clock
         self._ids = ids
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
-        self._runs: dict[AgentId, Run] = {}
-        self._names: dict[str, AgentId] = {}
+        self._roll = Roll()
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[Item]] = {}
         self._lead: Agent | None = None
@@ -93,36 +95,35 @@ class AgentCrew:
         self._lead = lead
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
-        parent = self._agent(site.agent.agent)
+        parent = self.agent(site.agent.agent)
         agent = self._ids.agent()
-        witness = self._outfitter.witness(agent)
-        name = self._free_name(order.name) if order.name else ""
-        if name:
-            self._names[name] = agent
+        counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
+        name = self._roll.take_name(order.name, agent) if order.name else ""
+        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
         try:
-            newcomer = Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
-            outfit = await self._outfitter.fresh(replace(order, name=name or None), newcomer)
+            newcomer = self._newcomer(agent, parent, site)
+            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            run = self._begin(outfit, newcomer, counted)
         except BaseException:
-            self._names.pop(name, None)
+            self._roll.free_name(name)
+            self._purse.ended(counted)
             raise
-        wants = order.background or outfit.started.background or self.habits.always_background
-        run = self._begin(outfit, Run(outfit.started, witness, outfit.agent, since=self._clock.monotonic()))
-        run.background = wants and self.habits.background
         if run.background:
             return self._launched(run, order.prompt, outfit)
-        witness.progress = site.progress
+        newcomer.witness.progress = site.progress
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
         if to == "*":
-            targets = [run.id for run in self.at_work() if run.id != site.agent.agent]
+            targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
             if not targets:
                 raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
             return tuple([await self._send(each, text, summary, site) for each in targets])
-        return (await self._send(self._meant(to), text, summary, site),)
+        return (await self._send(self._roll.meant(to), text, summary, site),)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if seconds > 0 and run.completion is None:
             try:
                 async with self._clock.deadline(seconds):
@@ -134,7 +135,7 @@ class AgentCrew:
         return run.glimpse(self._clock.monotonic())
 
     async def stop(self, agent: str, site: Site) -> Glimpse:
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if run.id == site.agent.agent:
             raise AgentRefused("You cannot stop yourself: end with your report.")
         if run.completion is not None:
@@ -144,23 +145,19 @@ class AgentCrew:
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
-        running = tuple(self.at_work())
+        running = tuple(self._roll.at_work())
         async with asyncio.TaskGroup() as stopping:
             for run in running:
                 stopping.create_task(self._stop(run, why))
         return tuple(run.glimpse(self._clock.monotonic()) for run in running)
 
     def agents(self) -> tuple[Glimpse, ...]:
-        now = self._clock.monotonic()
-        return tuple(run.glimpse(now) for run in self._runs.values())
-
-    def at_work(self) -> Iterator[Run]:
-        return (run for run in tuple(self._runs.values()) if run.live)
+        return self._roll.glimpses(self._clock.monotonic())
 
     @property
     def working(self) -> bool:
         """Whether any agent is at work, or its end is not told yet."""
-        return any(run.live for run in self._runs.values())
+        return any(self._roll.at_work())
 
     async def quiet(self) -> None:
         """Until none is at work."""
@@ -172,7 +169,7 @@ class AgentCrew:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
         if not self.habits.background:
             return ()
-        waited_for = [run for run in self.at_work() if not run.background and agent in (None, run.id)]
+        waited_for = [run for run in self._roll.at_work() if not run.background and agent in (None, run.id)]
         for run in waited_for:
             self._move(run)
         return tuple(run.id for run in waited_for)
@@ -182,24 +179,40 @@ class AgentCrew:
         self._pending = pending
         for item in pending.pop(LEAD, []):
             self._queue.put(item)
-        for completion in ended:
-            if completion.name:
-                self._names[completion.name] = completion.agent
+        self._roll.remember(ended)
 
-    def _begin(self, outfit: Outfit, run: Run) -> Run:
+    def _wants(self, order: Order, outfit: Outfit) -> bool:
+        """Whether it is to run in the background."""
+        wished = order.background or outfit.started.background or self.habits.always_background
+        return wished and self.habits.background
+
+    def _counted_in(self, kind: str, depth: int, *, again: bool = False) -> Started:
+        match self._purse.start(kind, depth, again=again):
+            case Refusal(sentence=sentence):
+                raise AgentRefused(f"The agent was not started: {sentence}.")
+            case counted:
+                return counted
+
+    def _newcomer(self, agent: AgentId, parent: Agent, site: Site) -> Newcomer:
+        witness = self._outfitter.witness(agent)
+        return Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
+
+    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+        run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
         self._emit(outfit.started)
-        self._runs[run.id] = run
-        run.task = self._tasks.create_task(self._work(run, outfit))
+        self._roll.enter(run)
+        run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
 
-    async def _work(self, run: Run, outfit: Outfit) -> None:
-        shift = Shift(self._queue, lambda: any(other.live for other in self._started_by(run.id)))
+    async def _work(self, run: Run, outfit: Outfit, counted: Started) -> None:
+        shift = Shift(self._queue, lambda: bool(self._roll.started_by(run.id)))
         witness = run.witness
         assert witness is not None
         try:
             end = await shift.work(run, outfit)
             # From here on it cannot be stopped any more: it has ended, and only has to say so.
             run.task = None
+            self._purse.ended(counted)
             witness.doing = ""
             if witness.used_shell:
                 witness.committed(await outfit.commits())
@@ -209,14 +222,14 @@ class AgentCrew:
         except StoreError as error:
             self._unrecorded(run, outfit, error)
         finally:
+            self._purse.ended(counted)
             self._over(run)
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
         self._emit(AgentEnded(agent=run.id, completion=completion))
-        for child in self._started_by(run.id):
-            if child.live:
-                await self._stop(child, "the agent that started it ended")
+        for child in self._roll.started_by(run.id):
+            await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
             self._emit(WorkKept(agent=run.id, work=work))
@@ -245,7 +258,8 @@ class AgentCrew:
         witness = run.witness
         assert witness is not None
         identity = self._ids.short()
-        report = kept(end.text, run.id, identity, self._results, tokens=self.habits.report_tokens)
+        results = outfit.agent.surroundings.results
+        report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
         return Completion(
             id=identity,
@@ -320,7 +334,7 @@ class AgentCrew:
         sender = site.agent
         said = message_from(sender.name, text, summary=summary, color=sender.color)
         item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
-        run = self._runs.get(to)
+        run = self._roll.get(to)
         if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
             self._post(item, said)
             name = "lead" if to == LEAD else run.facts.name if run else ""
@@ -332,22 +346,20 @@ class AgentCrew:
         self._queue.put(item)
 
     async def _resume(self, agent: AgentId, item: Item, said: str, site: Site) -> Reached:
-        earlier = self._runs.get(agent)
+        earlier = self._roll.get(agent)
         self._resuming.add(agent)
         try:
             if earlier is not None:
                 await earlier.over()
-            witness = self._outfitter.witness(agent)
-            by = self._agent(site.agent.agent)
-            newcomer = Newcomer(agent=agent, parent=by, call=site.call_id, witness=witness)
+            newcomer = self._newcomer(agent, self.agent(site.agent.agent), site)
             outfit = await self._outfitter.again(newcomer)
+            outfit = replace(outfit, started=replace(outfit.started, background=True))
+            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
             for left in self._pending.pop(agent, []):
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
-            run = Run(outfit.started, witness, outfit.agent, since=self._clock.monotonic())
-            run.report_to, run.background = site.agent.agent, True
-            self._begin(outfit, run)
+            run = self._begin(outfit, newcomer, counted)
         finally:
             self._resuming.discard(agent)
         return Reached(
@@ -363,35 +375,13 @@ class AgentCrew:
             run.notified = True
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
 
-    def _started_by(self, parent: AgentId) -> tuple[Run, ...]:
-        return tuple(run for run in self._runs.values() if run.report_to == parent)
-
-    def _agent(self, agent: AgentId) -> Agent:
-        found = self._lead if agent == LEAD else self._runs[agent].agent
+    def agent(self, agent: AgentId) -> Agent:
+        """One at work. Raises `AgentRefused`."""
+        run = self._roll.get(agent)
+        found = self._lead if agent == LEAD else run.agent if run else None
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
-
-    def _meant(self, to: str) -> AgentId:
-        if to in _LEAD_NAMES:
-            return LEAD
-        return self._names.get(to, AgentId(to))
-
-    def _known(self, agent: str) -> Run:
-        run = self._runs.get(self._meant(agent))
-        if run is None:
-            known = ", ".join(each.facts.name or each.id for each in self._runs.values())
-            there = f" There are: {known}." if known else " None has been started."
-            raise AgentRefused(f"There is no agent or task {agent!r} in this session.{there}")
-        return run
-
-    def _free_name(self, wished: str) -> str:
-        """A name that an agent at work has gets a number."""
-        name, number = wished, 1
-        while name in self._names and (run := self._runs.get(self._names[name])) and run.live:
-            number += 1
-            name = f"{wished}-{number}"
-        return name
 
 
 def notification(completion: Completion) -> Item:

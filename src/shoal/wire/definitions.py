@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from msgspec import Struct
@@ -65,9 +66,9 @@ def read_definition(text: str, source: Source, *, name: str) -> Parsed:
     return maker.made({**values, "prompt": page.body}, line=1)
 
 
-def read_given(given: str | Mapping[str, Any]) -> tuple[Parsed, ...]:
+def read_given(given: str | Mapping[str, Any], *, path: Path | None = None) -> tuple[Parsed, ...]:
     """The JSON form: an object of names and their fields. Raises `BadDefinition`."""
-    source = Source(kind="flag")
+    source = Source(kind="flag", path=path)
     text = given if isinstance(given, str) else None
     try:
         raw = load(given.encode("utf-8", "surrogatepass")) if isinstance(given, str) else given

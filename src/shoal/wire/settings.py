@@ -95,6 +95,12 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    background_agents: bool = True
+    """Whether agents may run in the background."""
+    auto_background: Annotated[float, Meta(ge=0)] = 120.0
+    """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
+    report_tokens: Annotated[int, Meta(ge=200)] = 1_000
+    """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False
@@ -133,7 +139,7 @@ class Document(Struct, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
     @property
-    def trusted(self) -> bool:
+    def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
         return self.kind not in ("local", "project")
 

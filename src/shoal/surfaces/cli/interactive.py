@@ -33,7 +33,9 @@ def interactive(options: Options, prompt: str | None) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
     from shoal.app.settings import find_home
+    from shoal.surfaces.cli.trust import ask_once
 
+    ask_once(options)
     return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd())))
 
 

@@ -93,6 +93,11 @@ COMMANDS = {
         "List and show teams, or remove one.",
         ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
+    "trust": SubCommand(
+        "shoal.surfaces.cli.trust",
+        "Let a project's own settings allow things.",
+        ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
+    ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
         "Bring back the files a turn changed.",

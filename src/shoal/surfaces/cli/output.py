@@ -259,6 +259,7 @@ def _init(session: Session) -> stream_json.Init:
         tools=tuple(agent.tools),
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
+        agents=[definition.name for definition in parts.definitions.all()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )
