@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.project_limits import held_limits
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
@@ -179,7 +178,6 @@ def load_settings(
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
     sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
-    limited, raised = held_limits(known.shoal, trusted.shoal)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
@@ -190,11 +188,10 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(limited, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
+        own=replace(known.shoal, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
         warnings=(
             *refused,
             *loosened,
-            *raised,
             *trust.warnings,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
