@@ -107,6 +107,7 @@ async def test_a_resumed_session_knows_what_its_agents_spent(tmp_path: Path) -> 
         purse = again.agent.purse.tree
         assert purse.by_kind == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
         assert purse.usd == pytest.approx(2 * COST)
+        assert purse.started == 1
         refused = purse.start("Plan", 1)
         assert isinstance(refused, Refusal)
         assert refused.limit == "total"

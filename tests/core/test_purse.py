@@ -289,6 +289,16 @@ def test_a_hundred_spawns_at_once_pass_no_cap(caps: Caps, passed: int, limit: st
     assert purse.started == passed
 
 
+def test_an_agent_that_could_not_begin_does_not_count_as_started() -> None:
+    purse = Purse(Limits(), Caps(max_total=1))
+    for again in (False, True, False):
+        counted = purse.start("x", 1, again=again)
+        assert isinstance(counted, Started)
+        purse.ended(counted, begun=False)
+        purse.ended(counted)
+        assert (purse.running, purse.started) == (0, 0)
+
+
 def test_no_agent_is_started_on_a_spent_budget() -> None:
     purse = Purse(Limits(max_requests=1))
     spend(purse.account(LEAD, "lead"))

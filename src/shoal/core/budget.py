@@ -111,9 +111,9 @@ class Purse:
                 return meter.refusal()
         return self._gate.enter(kind, depth, again=again)
 
-    def ended(self, started: Started) -> None:
-        """Saying it twice does no harm."""
-        self._gate.leave(started)
+    def ended(self, started: Started, *, begun: bool = True) -> None:
+        """Saying it twice does no harm. One that could not begin does not count as started."""
+        self._gate.leave(started, begun=begun)
 
     @property
     def caps(self) -> Caps:
@@ -152,13 +152,15 @@ class Purse:
 
     @property
     def by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
-        return {agent: sums(account.tallies.values()) for agent, account in self._accounts.items()}
+        accounts = self._accounts.items()
+        return {agent: sums(account.tallies.values()) for agent, account in accounts if account.tallies}
 
     @property
     def by_kind(self) -> dict[str, tuple[Usage, float]]:
         tallies: dict[str, list[Tally]] = {}
         for account in self._accounts.values():
-            tallies.setdefault(account.kind, []).extend(account.tallies.values())
+            if account.tallies:
+                tallies.setdefault(account.kind, []).extend(account.tallies.values())
         return {kind: sums(of_kind) for kind, of_kind in tallies.items()}
 
     def meters_of(self, kind: str) -> tuple[Meter, ...]:

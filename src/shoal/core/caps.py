@@ -63,6 +63,7 @@ class Started(Struct, kw_only=True):
 
     kind: str
     depth: int
+    again: bool = False
     open: bool = True
 
 
@@ -87,12 +88,14 @@ class Gate:
             return _closed("total", f"{self.total} of the {caps.max_total} agents of this run were started")
         self.running += 1
         self.total += not again
-        return Started(kind=kind, depth=depth)
+        return Started(kind=kind, depth=depth, again=again)
 
-    def leave(self, started: Started) -> None:
+    def leave(self, started: Started, *, begun: bool) -> None:
         if started.open:
             started.open = False
             self.running -= 1
+            if not begun and not started.again:
+                self.total -= 1
 
 
 def _closed(limit: Limit, sentence: str) -> Refusal:
