@@ -349,20 +349,47 @@ def test_a_misspelt_limit_is_said(place):
 
 
 @pytest.mark.spec("USR-01")
-def test_a_project_can_lower_the_limits_and_not_raise_them(place):
-    higher = {
-        "max_budget_usd": 500,
-        "max_concurrent": 1_000,
-        "agent_limits": {"usd": 100},
-        "agent_type_limits": {"Explore": {"tokens": 10**9}, "Plan": {"usd": 1}},
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_budget_usd", 500),
+        ("max_total_tokens", 10**9),
+        ("max_requests", 10**6),
+        ("max_seconds", 10**6),
+        ("max_agents", 1_000),
+        ("max_concurrent", 1_000),
+        ("max_depth", 9),
+        ("fan_out_preview", None),
+        ("fan_out_preview", 100),
+        ("agent_limits", {"usd": 100}),
+        ("agent_type_limits", {"Explore": {"tokens": 10**9}}),
+    ],
+)
+def test_a_project_that_is_not_trusted_cannot_raise_a_limit(place, key, value):
+    mine = {**LIMITS, "fan_out_preview": 3}
+    place.write(home={"shoal": mine}, project={"shoal": {key: value}})
+    settings = place.load()
+    assert getattr(settings.own, key) == getattr(place.load(given=json.dumps({"shoal": mine})).own, key)
+    assert f"left out (shoal.{key})" in settings.warnings[0]
+
+
+def test_a_project_can_lower_the_limits(place):
+    lower = {
+        "max_budget_usd": 0.5,
+        "max_agents": 2,
+        "fan_out_preview": 2,
+        "agent_limits": {"tokens": 5},
+        "agent_type_limits": {"Plan": {"usd": 1}},
     }
-    place.write(home={"shoal": {**LIMITS, "fan_out_preview": 3}}, project={"shoal": higher})
+    place.write(home={"shoal": {**LIMITS, "fan_out_preview": 3}}, project={"shoal": lower})
     settings = place.load()
     own = settings.own
-    assert (own.max_budget_usd, own.max_concurrent, own.agent_limits.usd) == (5, 10, 1)
-    assert own.agent_type_limits["Explore"].tokens == 100_000
-    assert "shoal trust" in settings.warnings[0]
-    place.write(project={"shoal": {"max_budget_usd": 0.5, "max_agents": 2, "fan_out_preview": 2}})
-    lowered = place.load()
-    assert (lowered.own.max_budget_usd, lowered.own.max_agents, lowered.own.fan_out_preview) == (0.5, 2, 2)
-    assert lowered.warnings == ()
+    assert (own.max_budget_usd, own.max_agents, own.fan_out_preview) == (0.5, 2, 2)
+    assert (own.agent_limits.usd, own.agent_limits.tokens) == (1, 5)
+    assert set(own.agent_type_limits) == {"Explore", "Plan"}
+    assert settings.warnings == ()
+
+
+def test_a_project_cannot_turn_the_preview_off_where_nobody_set_it(place):
+    place.write(project={"shoal": {"fan_out_preview": None, "max_concurrent": 21}})
+    assert (place.load().own.fan_out_preview, place.load().own.max_concurrent) == (8, 20)

@@ -15,28 +15,32 @@ _LIMITS = (
     "max_agents",
     "max_concurrent",
     "max_depth",
-    "fan_out_preview",
 )
 
 
-def raised_limits(given: Own, person: Own) -> Iterator[str]:
-    """The settings that set a limit higher than the person's own settings do, or take it away."""
+def raised_limits(own: Own, person: Own) -> Iterator[str]:
+    """The settings by which agents could do more; a limit where the person has none raises nothing."""
     for key in _LIMITS:
-        if _higher(getattr(given, key), getattr(person, key)):
+        if _is_higher(getattr(own, key), getattr(person, key)):
             yield key
-    if _any_higher(given.agent_limits, person.agent_limits):
+    if _asks_later(own.fan_out_preview, person.fan_out_preview):
+        yield "fan_out_preview"
+    if _are_higher(own.agent_limits, person.agent_limits):
         yield "agent_limits"
-    none = AgentLimits()
-    if any(
-        _any_higher(limits, person.agent_type_limits.get(kind, none))
-        for kind, limits in given.agent_type_limits.items()
-    ):
+    mine = person.agent_type_limits
+    if any(_are_higher(limits, mine[kind]) for kind, limits in own.agent_type_limits.items() if kind in mine):
         yield "agent_type_limits"
 
 
-def _any_higher(given: AgentLimits, person: AgentLimits) -> bool:
-    return any(_higher(getattr(given, key), getattr(person, key)) for key in AgentLimits.__struct_fields__)
+def _is_higher(theirs: float | None, mine: float | None) -> bool:
+    """None is nothing said by them, and no limit of mine."""
+    return theirs is not None and mine is not None and theirs > mine
 
 
-def _higher(given: float | None, person: float | None) -> bool:
-    return person is not None and (given is None or given > person)
+def _are_higher(theirs: AgentLimits, mine: AgentLimits) -> bool:
+    return any(_is_higher(getattr(theirs, key), getattr(mine, key)) for key in mine.__struct_fields__)
+
+
+def _asks_later(theirs: int | None, mine: int | None) -> bool:
+    """Here None is said: a person is never asked."""
+    return mine is not None and (theirs is None or theirs > mine)

@@ -42,11 +42,10 @@ def open_purse(options: Options, own: Own, warn: Callable[[BudgetWarned], None])
 
 
 def carry_over(purse: Purse, journal: Path) -> None:
-    """Enter what earlier processes of the session spent."""
+    """Enter what earlier processes of the session spent; how many agents they started, recovery tells."""
     ledger = usage_of(journal)
     for (agent, model), spent in ledger.spent.items():
         purse.carry(agent, ledger.worker(agent).kind, model, spent)
-    purse.carry_started(len(ledger.workers))
 
 
 def _limits(given: AgentLimits) -> Limits:

@@ -104,7 +104,7 @@ def widening_part(document: Document, person: Known) -> _Wide:
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in known.env]
     found += [("hooks",)] if raw.get("hooks") else []
-    found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _given(raw, "shoal", key)]
+    found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _stands(raw, key)]
     return tuple((keys, _value(raw, keys)) for keys in found)
 
 
@@ -155,6 +155,11 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
 
 def _given(raw: dict[str, Any], *keys: str) -> bool:
     return bool(_value(raw, keys))
+
+
+def _stands(raw: dict[str, Any], key: str) -> bool:
+    """Also as null, which says something of a limit; an empty mapping says nothing."""
+    return bool((raw.get("shoal") or {}).get(key, {}) != {})
 
 
 def _value(raw: Any, keys: Sequence[str]) -> Any:

@@ -81,7 +81,8 @@ def _told(spent: Spent) -> str:
         else dollars(spent.usd)
     )
     tokens = f"{count(usage.prompt_tokens)} tokens in{cached}, {count(usage.output_tokens)} out"
-    return f"{spent.requests} requests, {tokens}, {price}"
+    requests = "1 request" if spent.requests == 1 else f"{spent.requests} requests"
+    return f"{requests}, {tokens}, {price}"
 
 
 def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:
