@@ -29,6 +29,8 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
+_ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
+"""Of these those that stand for themselves whatever touches them."""
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -112,28 +114,39 @@ class Walk:
 
     def _container(self, node: Node) -> None:
         kind = node.type
-        inside = Places(self.places.known), self.repeated
         if kind == "subshell":
+            kept = Places(self.places.known), self.repeated
             self.repeated = 0
+            self._sequence(node.children, node.start_byte)
+            self.places, self.repeated = kept
         elif kind == "while_statement":
             self.repeated += 1
-        self._sequence(node.children, node.start_byte if kind != "program" else 0)
-        if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
-            raise Unjudgeable("the command goes on after its end")
-        if kind == "subshell":
-            self.places, self.repeated = inside
-        elif kind == "while_statement":
+            self._sequence(node.children, node.start_byte)
             self.repeated -= 1
+        elif kind == "program":
+            self._sequence(node.children, 0)
+            end = node.end_byte
+            if end != len(self._source) and not _BETWEEN_STATEMENTS.fullmatch(self._source, end):
+                raise Unjudgeable("the command goes on after its end")
+        else:
+            self._sequence(node.children, node.start_byte)
 
     def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
+        source = self._source
         for child in children:
             start = child.start_byte
-            if start != at and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, start):
+            if (
+                start != at
+                and source[at:start] != b" "
+                and not _BETWEEN_STATEMENTS.fullmatch(source, at, start)
+            ):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             if child.is_named:
                 self._statement(child)
-            elif child.type not in _TOKENS or not self._stands_alone(child):
-                raise Unjudgeable(f"{child.type!r} is a construct that is not judged")
+            elif (kind := child.type) not in _ENDING_SIGNS and (
+                kind not in _TOKENS or not self._stands_alone(child)
+            ):
+                raise Unjudgeable(f"{kind!r} is a construct that is not judged")
             at = child.end_byte
         if until is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, until):
             raise Unjudgeable("the command holds text between its parts that is not judged")
@@ -304,7 +317,7 @@ class Walk:
         for child in node.children:
             kind = child.type
             start = child.start_byte
-            if start != at and not _BETWEEN_WORDS.fullmatch(source, at, start):
+            if start != at and source[at:start] != b" " and not _BETWEEN_WORDS.fullmatch(source, at, start):
                 raise Unjudgeable("the command holds text between its words that is not judged")
             if kind in ARGUMENTS or kind == "command_name":
                 if start == at and start != node.start_byte:
@@ -327,13 +340,14 @@ class Walk:
         writes: Sequence[Word],
         sets: tuple[str, ...] = (),
     ) -> None:
+        places = self.places
         found = Found(
             text=self._text(node),
             words=tuple(words),
             via=self._via,
             sets=sets,
-            reads=self.places.paths(reads),
-            writes=self.places.paths(writes),
+            reads=places.paths(reads) if reads else (),
+            writes=places.paths(writes) if writes else (),
         )
         run(found, self)
 
