@@ -11,11 +11,11 @@ from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
 from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
-from shoal.policy.shell.plain import PlainLine, plain_line
+from shoal.policy.shell.plain import plain_line, run_plain
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import add_target, redirect
+from shoal.policy.shell.redirections import redirect
 from shoal.policy.shell.running import Found, run
-from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
+from shoal.policy.shell.syntax import DEEPEST_NESTING, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Walk:
         if plain is None:
             self._parsed(text)
         else:
-            self._plain(text, plain)
+            run_plain(text, plain, via, self)
         self._depth -= 1
         self._source, self._via = outer
 
@@ -68,24 +68,7 @@ class Walk:
         root, self._source = tree_of(text)
         if root.type != "program":
             raise Unjudgeable("the command does not parse as bash")
-        if b"<<<" + STAND_IN.encode() in self._source:
-            _check_stand_ins(root, self._source)
         self._container(root)
-
-    def _plain(self, text: str, line: PlainLine) -> None:
-        via = self._via
-        alone = self._written(line) if len(line.commands) == 1 else ()
-        for command, words in line.commands:
-            run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), self)
-        if len(line.commands) > 1 and (writes := self._written(line)):
-            self._note(text, (), writes, "it redirects")
-
-    def _written(self, line: PlainLine) -> tuple[str, ...]:
-        if line.sign is None:
-            return ()
-        writes: list[Word] = []
-        add_target(line.sign, Word(line.target), [], writes)
-        return self.places.paths(writes)
 
     def _enter(self) -> None:
         self._depth += 1
@@ -114,22 +97,15 @@ class Walk:
 
     def _container(self, node: Node) -> None:
         kind = node.type
-        if kind == "subshell":
-            kept = Places(self.places.known), self.repeated
-            self.repeated = 0
-            self._sequence(node.children, node.start_byte)
-            self.places, self.repeated = kept
-        elif kind == "while_statement":
-            self.repeated += 1
-            self._sequence(node.children, node.start_byte)
-            self.repeated -= 1
-        elif kind == "program":
-            self._sequence(node.children, 0)
-            end = node.end_byte
-            if end != len(self._source) and not _BETWEEN_STATEMENTS.fullmatch(self._source, end):
-                raise Unjudgeable("the command goes on after its end")
-        else:
-            self._sequence(node.children, node.start_byte)
+        kept = Places(self.places.known) if kind == "subshell" else None
+        before = self.repeated
+        self.repeated = 0 if kept else before + (kind == "while_statement")
+        self._sequence(node.children, 0 if kind == "program" else node.start_byte)
+        self.repeated = before
+        if kept:
+            self.places = kept
+        if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
+            raise Unjudgeable("the command goes on after its end")
 
     def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
         source = self._source
@@ -376,19 +352,3 @@ class Walk:
         self._sequence(children[1:-1], children[0].end_byte, until=children[-1].start_byte)
         self.places, self.repeated = kept
         self._depth -= 1
-
-
-def _check_stand_ins(root: Node, source: bytes) -> None:
-    """Every here-document that was lifted out must have stood where bash takes one."""
-    wanted = source.count(b"<<<" + STAND_IN.encode())
-    found = 0
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
-            STAND_IN.encode()
-        ):
-            found += 1
-        stack.extend(node.children)
-    if found != wanted:
-        raise Unjudgeable("a here-document stands where it is not judged")
