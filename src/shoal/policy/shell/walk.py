@@ -214,6 +214,8 @@ class Walk:
         """Between the words of a construct stand blanks and newlines, and nothing that was left out."""
         for left, right in pairwise(children):
             gap = self._source[left.end_byte : right.start_byte]
+            if gap == b" ":
+                continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
