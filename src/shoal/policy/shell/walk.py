@@ -13,7 +13,7 @@ from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
 from shoal.policy.shell.plain import plain_line, run_plain
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import redirect
+from shoal.policy.shell.redirections import redirect, redirected
 from shoal.policy.shell.running import Found, run
 from shoal.policy.shell.syntax import DEEPEST_NESTING, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
@@ -48,6 +48,7 @@ class Walk:
         self.places = places or Places()
         self._source = b""
         self.repeated = 0
+        self.trapped = False
         self._depth = 0
         self._via: tuple[str, ...] = ()
 
@@ -164,24 +165,17 @@ class Walk:
             else:
                 raise Unjudgeable("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._command(body, *self._redirected(redirects))
+            self._command(body, *redirected(redirects, self._source, self._words))
             return
         # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
-        reads, writes = self._redirected(redirects)
+        reads, writes = redirected(redirects, self._source, self._words)
         if reads or writes:
             self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
-    def _redirected(self, redirects: list[Node]) -> tuple[list[Word], list[Word]]:
-        reads: list[Word] = []
-        writes: list[Word] = []
-        for each in redirects:
-            redirect(each, self._source, self._words, reads, writes)
-        return reads, writes
-
     def _on_file_redirect(self, node: Node) -> None:
-        reads, writes = self._redirected([node])
+        reads, writes = redirected([node], self._source, self._words)
         self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
