@@ -164,6 +164,21 @@ def test_a_link_does_not_hide_what_is_protected(tmp_path: Path) -> None:
     assert shell(rules, "echo x > harmless/config") == "ask"
 
 
+def test_a_link_put_in_the_place_of_a_file_counts_for_the_next_call(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    rules = permissions(tmp_path, "acceptEdits")
+    for _ in range(2):
+        assert word(decide(rules, "Edit", file_path="src/config")) == "allow"
+        assert shell(rules, "echo x > src/config") == "allow"
+        (tmp_path / "src").rename(tmp_path / "aside")
+        (tmp_path / "src").symlink_to(".git")
+        assert word(decide(rules, "Edit", file_path="src/config")) == "ask"
+        assert shell(rules, "echo x > src/config") == "ask"
+        (tmp_path / "src").unlink()
+        (tmp_path / "aside").rename(tmp_path / "src")
+
+
 def test_the_keys_of_shoal_are_out_of_reach_in_every_mode(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     (home / "shoal" / "keys").mkdir(parents=True)

@@ -12,6 +12,7 @@ small. FD is a stream socket to the lead, with one JSON object per line:
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -195,22 +196,29 @@ def confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
     """Do what the script of that name does, without the start of another interpreter; the child's pid."""
     become = confining()
     ready, done = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            for number, fd in enumerate(fds):
-                os.dup2(fd, number)
-            restore_signals()
-            os.close(done)
-            become(words, env)
-        finally:
-            os._exit(126)
-    os.close(done)
-    # From here on signals reach its group, and end it.
-    os.read(ready, 1)
-    os.close(ready)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            be_confined(become, words, env, fds, done)
+    finally:
+        os.close(done)
+        # Closed by the child too, or by its end: from then on signals reach its group.
+        os.read(ready, 1)
+        os.close(ready)
     return pid
+
+
+def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
+    """In the child; does not return."""
+    try:
+        os.setsid()
+        for number, fd in enumerate(fds):
+            os.dup2(fd, number)
+        restore_signals()
+        os.close(done)
+        become(words, env)
+    finally:
+        os._exit(126)
 
 
 def confining() -> Any:
@@ -218,6 +226,8 @@ def confining() -> Any:
     sys.path.insert(0, f"{HERE}/sandbox")
     try:
         import confined as script  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise OSError(errno.ENOENT, f"{CONFINING[-1]} is not there") from error
     finally:
         del sys.path[0]
     return script.become

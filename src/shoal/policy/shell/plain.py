@@ -12,7 +12,10 @@ import re
 from msgspec import Struct
 
 from shoal.policy.shell.known import RESERVED
-from shoal.policy.shell.words import SIMPLE
+from shoal.policy.shell.parts import Part
+from shoal.policy.shell.redirections import add_target
+from shoal.policy.shell.running import Found, Walking, run
+from shoal.policy.shell.words import SIMPLE, Word
 
 _ENDS = r"(?=[ ;]|\Z)"
 _IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
@@ -73,3 +76,22 @@ def _filled(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
         else:
             values.append(word)
     return " ".join(words), values
+
+
+def run_plain(text: str, line: PlainLine, via: tuple[str, ...], walk: Walking) -> None:
+    """Adds the parts of a line, as the walk over its tree would."""
+    alone = _written(line, walk) if len(line.commands) == 1 else ()
+    for command, words in line.commands:
+        run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), walk)
+    if len(line.commands) > 1 and (writes := _written(line, walk)):
+        walk.parts.append(
+            Part(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
+        )
+
+
+def _written(line: PlainLine, walk: Walking) -> tuple[str, ...]:
+    if line.sign is None:
+        return ()
+    writes: list[Word] = []
+    add_target(line.sign, Word(line.target), [], writes)
+    return walk.places.paths(writes)

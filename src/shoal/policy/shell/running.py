@@ -35,6 +35,8 @@ class Walking(Protocol):
     places: Places
     repeated: int
     """How many loops and functions are around: what is there may happen any number of times."""
+    trapped: bool
+    """Whether a trap was set: what it runs was judged from where the shell was then."""
 
     def script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
@@ -77,8 +79,9 @@ def _name(word: Word) -> str | None:
 
 def _run_plain(name: str, found: Found, walk: Walking) -> None:
     rest = found.words[1:]
-    if name in ("cd", "pushd", "popd", "chdir") and walk.repeated:
-        raise Unjudgeable("it changes the directory again and again")
+    if name in ("cd", "pushd", "popd", "chdir") and (walk.repeated or walk.trapped):
+        again = "again and again" if walk.repeated else "under a trap, which runs later"
+        raise Unjudgeable(f"it changes the directory {again}")
     if name == "cd":
         _change_directory(found, walk)
         return
@@ -168,6 +171,7 @@ def _run_text(name: str, found: Found, walk: Walking) -> None:
         return
     if found.reads or found.writes:
         _add(replace(found, words=()), walk, read_only=True, why="it redirects")
+    walk.trapped = walk.trapped or name == "trap"
     walk.script(" ".join(value for value in values if value is not None), (*found.via, name))
 
 

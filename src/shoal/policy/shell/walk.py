@@ -11,11 +11,11 @@ from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
 from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
-from shoal.policy.shell.plain import PlainLine, plain_line
+from shoal.policy.shell.plain import plain_line, run_plain
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import add_target, redirect
+from shoal.policy.shell.redirections import redirect, redirected
 from shoal.policy.shell.running import Found, run
-from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
+from shoal.policy.shell.syntax import DEEPEST_NESTING, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
+_ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
+"""Of these those that stand for themselves whatever touches them."""
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -46,6 +48,7 @@ class Walk:
         self.places = places or Places()
         self._source = b""
         self.repeated = 0
+        self.trapped = False
         self._depth = 0
         self._via: tuple[str, ...] = ()
 
@@ -58,7 +61,7 @@ class Walk:
         if plain is None:
             self._parsed(text)
         else:
-            self._plain(text, plain)
+            run_plain(text, plain, via, self)
         self._depth -= 1
         self._source, self._via = outer
 
@@ -66,24 +69,7 @@ class Walk:
         root, self._source = tree_of(text)
         if root.type != "program":
             raise Unjudgeable("the command does not parse as bash")
-        if b"<<<" + STAND_IN.encode() in self._source:
-            _check_stand_ins(root, self._source)
         self._container(root)
-
-    def _plain(self, text: str, line: PlainLine) -> None:
-        via = self._via
-        alone = self._written(line) if len(line.commands) == 1 else ()
-        for command, words in line.commands:
-            run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), self)
-        if len(line.commands) > 1 and (writes := self._written(line)):
-            self._note(text, (), writes, "it redirects")
-
-    def _written(self, line: PlainLine) -> tuple[str, ...]:
-        if line.sign is None:
-            return ()
-        writes: list[Word] = []
-        add_target(line.sign, Word(line.target), [], writes)
-        return self.places.paths(writes)
 
     def _enter(self) -> None:
         self._depth += 1
@@ -112,28 +98,32 @@ class Walk:
 
     def _container(self, node: Node) -> None:
         kind = node.type
-        inside = Places(self.places.known), self.repeated
-        if kind == "subshell":
-            self.repeated = 0
-        elif kind == "while_statement":
-            self.repeated += 1
-        self._sequence(node.children, node.start_byte if kind != "program" else 0)
+        kept = Places(self.places.known) if kind == "subshell" else None
+        before = self.repeated
+        self.repeated = 0 if kept else before + (kind == "while_statement")
+        self._sequence(node.children, 0 if kind == "program" else node.start_byte)
+        self.repeated = before
+        if kept:
+            self.places = kept
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
             raise Unjudgeable("the command goes on after its end")
-        if kind == "subshell":
-            self.places, self.repeated = inside
-        elif kind == "while_statement":
-            self.repeated -= 1
 
     def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
+        source = self._source
         for child in children:
             start = child.start_byte
-            if start != at and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, start):
+            if (
+                start != at
+                and source[at:start] != b" "
+                and not _BETWEEN_STATEMENTS.fullmatch(source, at, start)
+            ):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             if child.is_named:
                 self._statement(child)
-            elif child.type not in _TOKENS or not self._stands_alone(child):
-                raise Unjudgeable(f"{child.type!r} is a construct that is not judged")
+            elif (kind := child.type) not in _ENDING_SIGNS and (
+                kind not in _TOKENS or not self._stands_alone(child)
+            ):
+                raise Unjudgeable(f"{kind!r} is a construct that is not judged")
             at = child.end_byte
         if until is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, until):
             raise Unjudgeable("the command holds text between its parts that is not judged")
@@ -175,24 +165,17 @@ class Walk:
             else:
                 raise Unjudgeable("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._command(body, *self._redirected(redirects))
+            self._command(body, *redirected(redirects, self._source, self._words))
             return
         # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
-        reads, writes = self._redirected(redirects)
+        reads, writes = redirected(redirects, self._source, self._words)
         if reads or writes:
             self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
-    def _redirected(self, redirects: list[Node]) -> tuple[list[Word], list[Word]]:
-        reads: list[Word] = []
-        writes: list[Word] = []
-        for each in redirects:
-            redirect(each, self._source, self._words, reads, writes)
-        return reads, writes
-
     def _on_file_redirect(self, node: Node) -> None:
-        reads, writes = self._redirected([node])
+        reads, writes = redirected([node], self._source, self._words)
         self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
@@ -225,6 +208,8 @@ class Walk:
         """Between the words of a construct stand blanks and newlines, and nothing that was left out."""
         for left, right in pairwise(children):
             gap = self._source[left.end_byte : right.start_byte]
+            if gap == b" ":
+                continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
@@ -304,7 +289,7 @@ class Walk:
         for child in node.children:
             kind = child.type
             start = child.start_byte
-            if start != at and not _BETWEEN_WORDS.fullmatch(source, at, start):
+            if start != at and source[at:start] != b" " and not _BETWEEN_WORDS.fullmatch(source, at, start):
                 raise Unjudgeable("the command holds text between its words that is not judged")
             if kind in ARGUMENTS or kind == "command_name":
                 if start == at and start != node.start_byte:
@@ -327,13 +312,14 @@ class Walk:
         writes: Sequence[Word],
         sets: tuple[str, ...] = (),
     ) -> None:
+        places = self.places
         found = Found(
             text=self._text(node),
             words=tuple(words),
             via=self._via,
             sets=sets,
-            reads=self.places.paths(reads),
-            writes=self.places.paths(writes),
+            reads=places.paths(reads) if reads else (),
+            writes=places.paths(writes) if writes else (),
         )
         run(found, self)
 
@@ -362,19 +348,3 @@ class Walk:
         self._sequence(children[1:-1], children[0].end_byte, until=children[-1].start_byte)
         self.places, self.repeated = kept
         self._depth -= 1
-
-
-def _check_stand_ins(root: Node, source: bytes) -> None:
-    """Every here-document that was lifted out must have stood where bash takes one."""
-    wanted = source.count(b"<<<" + STAND_IN.encode())
-    found = 0
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
-            STAND_IN.encode()
-        ):
-            found += 1
-        stack.extend(node.children)
-    if found != wanted:
-        raise Unjudgeable("a here-document stands where it is not judged")

@@ -220,6 +220,8 @@ def _is_own(value: str) -> bool:
 
 
 def _before_glob(prefix: str, bare: str) -> str:
+    if bare == _QUOTED:
+        return prefix
     glob = _GLOB.search(bare)
     brace = bare.find("{")
     ends = [len(prefix), *([glob.start()] if glob else []), *([brace] if brace >= 0 else [])]
