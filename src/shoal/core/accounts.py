@@ -182,9 +182,12 @@ class Account:
             self._until = self.tree.until
 
     def out_of_time(self) -> Refusal | None:
-        if self._until is None or self.tree.clock.monotonic() < self._until:
-            return None
-        whole = self._until == self.tree.until
+        """Why it may not work on, if so."""
+        until = self._until
+        return None if until is None or self.tree.clock.monotonic() < until else self._late(until)
+
+    def _late(self, until: float) -> Refusal:
+        whole = until == self.tree.until
         scope: Scope = "tree" if whole else "agent"
         whose = "" if whole else self.agent
         most = self.tree.limits.max_seconds if whole else self._max_seconds
@@ -208,8 +211,9 @@ class Account:
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> Reservation | Refusal:
         """Before a request: what it is expected to cost counts as spent until it is settled or released."""
-        if self._until is not None and (late := self.out_of_time()) is not None:
-            return late
+        until = self._until
+        if until is not None and self.tree.clock.monotonic() >= until:
+            return self._late(until)
         for meter in self._meters:
             if meter.spent + meter.held >= meter.of:
                 return meter.refusal()

@@ -187,4 +187,5 @@ class Purse:
     def look_at_the_clock(self) -> None:
         if self._time is not None:
             self._time.spent = self.clock.monotonic() - self._started
-            self.warn_of(self._time, LEAD)
+            if self._time.spent >= self._time.mark:
+                self.warn_of(self._time, LEAD)
