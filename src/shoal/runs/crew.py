@@ -107,7 +107,7 @@ class AgentCrew:
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
-            self._purse.ended(counted)
+            self._purse.ended(counted, begun=False)
             raise
         if run.background:
             return self._launched(run, order.prompt, outfit)
