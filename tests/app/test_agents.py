@@ -12,8 +12,9 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
-from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Finished, Notified, TurnStarted
+from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Asked, Finished, Notified, TurnStarted
 from shoal.core.messages import Message, ToolResult, result_text
+from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.requests import Request
 from shoal.testing import FakeClock
 
@@ -464,3 +465,27 @@ async def test_agents_start_agents_only_as_deep_and_as_many_as_the_caps_say(tmp_
         text = await all_turns(session)
     assert "agents may start agents to a depth of 3, not 4" in text
     assert [event.depth for event in recorded(session) if isinstance(event, AgentStarted)] == [1, 2, 3]
+
+
+@pytest.mark.spec("USR-01")
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_many_agents_of_one_message_are_asked_about_first_with_what_they_cost(
+    tmp_path: Path, wanted: bool
+) -> None:
+    calls = [agent(f"child {n}", f"c{n}") for n in range(4)]
+    model = cast(lead=[calls, "end"], child=["ok"])
+    settings = json.dumps({"shoal": {"fan_out_preview": 3}})
+    async with opened(tmp_path, model, attended=True, settings=settings) as session:
+        turn = asyncio.create_task(_drain(session.run("lead")))
+        async for question in session.parts.desk.incoming():
+            session.parts.desk.answer(question.id, Allowed() if wanted else Denied(reason="two will do."))
+            break
+        await turn
+        answers = [result_text(result) for result in results(session.agent.conversation.messages)]
+    assert isinstance(question, MayRun)
+    assert "it would start 4 agents at once, about $0.00 in all" in question.reason
+    asked = [event for event in recorded(session) if isinstance(event, Asked)]
+    assert len(asked) == 1, "one question for all of them"
+    started = [event for event in recorded(session) if isinstance(event, AgentStarted)]
+    assert len(started) == (4 if wanted else 0)
+    assert all(("ok" if wanted else "two will do.") in answer for answer in answers)

@@ -83,6 +83,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
             background=own.background_agents,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
+            # Where nobody can be asked, caps and budgets hold alone.
+            preview=own.fan_out_preview if options.attended else None,
         ),
         purse=ground.purse,
         clock=options.clock,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.identity import Identity
-from shoal.core.messages import Image, Text
+from shoal.core.messages import Image, Text, ToolUse
 from shoal.core.requests import ToolSchema
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Site(Struct, frozen=True, kw_only=True):
     """Everything one tool call may reach."""
 
     call_id: str
+    calls: tuple[ToolUse, ...] = ()
+    """All calls of the message that this one is part of."""
     agent: Identity
     workspace: Workspace
     processes: Processes

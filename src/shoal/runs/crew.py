@@ -23,6 +23,7 @@ from shoal.core.messages import Text
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
+from shoal.runs.preview import Preview
 from shoal.runs.queue import Queue
 from shoal.runs.reports import kept
 from shoal.runs.roll import Roll
@@ -43,6 +44,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
+    preview: int | None = None
+    """Agents of one message beyond which a person is asked first; None is never."""
     usual: str = "general-purpose"
     """The agent that is started where none is named."""
 
@@ -70,6 +73,7 @@ class AgentCrew:
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
         self._roll = Roll()
+        self._preview = Preview(habits.preview, purse)
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[Item]] = {}
         self._lead: Agent | None = None
@@ -96,6 +100,7 @@ class AgentCrew:
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
+        await self._preview.allow(parent, site)
         agent = self._ids.agent()
         counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
