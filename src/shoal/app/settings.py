@@ -71,6 +71,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     access: Access
     model: str | None
     """As the environment or a file names it; None where neither does."""
+    subagent_model: str | None
+    """For every agent that an agent starts, whatever its definition says; None where nobody set it."""
     permissions: Rules
     env: Mapping[str, str]
     """Variables that the settings give to tools."""
@@ -92,13 +94,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def origin(self, key: str) -> str:
         """Where a value comes from, for a key like `model`, `shoal.compact_at` or `permissions.allow`."""
-        variables = {"home": _HOMES, "model": _MODELS}.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
+        variables = _CHOICES.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
         for keys in _places(key):
             found = [document for document in self.documents if holds(document, keys)]
-            if keys[0] == "env" and key in _VARIABLES:
+            if keys[0] == "env" and (key in _VARIABLES or key == "subagent_model"):
                 found = [document for document in found if document.is_persons]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.place(keys) for document in found) or "default"
@@ -145,11 +147,15 @@ def _excepted(host: str, exceptions: str) -> bool:
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+_CHOICES = {"home": _HOMES, "model": _MODELS, "subagent_model": _SUBAGENT_MODELS}
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
     if key == "model":
         return (("shoal", "model"), *(("env", variable) for variable in _MODELS), ("model",))
+    if key == "subagent_model":
+        return tuple(("env", variable) for variable in _SUBAGENT_MODELS)
     if key in _VARIABLES:
         return (("env", _VARIABLES[key]),)
     return (tuple(key.split(".")),)
@@ -181,6 +187,7 @@ def load_settings(
         home=home,
         access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
         model=named or known.shoal.model or configured or known.model,
+        subagent_model=next((reachable[name] for name in _SUBAGENT_MODELS if reachable.get(name)), None),
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.project_limits import raised_limits
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.policy.authority import is_wider
@@ -103,7 +104,7 @@ def widening_part(document: Document, person: Known) -> _Wide:
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in known.env]
     found += [("hooks",)] if raw.get("hooks") else []
-    found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _given(raw, "shoal", key)]
+    found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _stands(raw, key)]
     return tuple((keys, _value(raw, keys)) for keys in found)
 
 
@@ -149,14 +150,16 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
     yield from ("models", "aliases")  # their prices are what a budget counts with
     if _APPROVERS.index(own.plan_approver) > _APPROVERS.index(person.plan_approver):
         yield "plan_approver"
-    for key in ("max_turns", "max_budget_usd"):
-        theirs, mine = getattr(own, key), getattr(person, key)
-        if theirs is not None and mine is not None and theirs > mine:
-            yield key
+    yield from raised_limits(own, person)
 
 
 def _given(raw: dict[str, Any], *keys: str) -> bool:
     return bool(_value(raw, keys))
+
+
+def _stands(raw: dict[str, Any], key: str) -> bool:
+    """Also as null, which says something of a limit; an empty mapping says nothing."""
+    return bool((raw.get("shoal") or {}).get(key, {}) != {})
 
 
 def _value(raw: Any, keys: Sequence[str]) -> Any:

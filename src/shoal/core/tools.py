@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
 
+ALIASES = {"Task": "Agent"}
+"""Names that models know for tools that have another name here."""
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a tool gives back: text (and pictures) for the model, `data` for programs."""
 
@@ -59,7 +63,12 @@ class Tool(Protocol):
 
     @property
     def reads_only(self) -> bool:
-        """Reads run side by side; everything else runs in the order of the calls."""
+        """Whether a call changes nothing."""
+        ...
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether a call may run beside its neighbours; reads may, and what keeps its own order."""
         ...
 
     @property

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from os.path import normpath
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class Reach:
 
     def holds(self, real: str) -> bool:
         """Whether this is in the project or a granted directory."""
+        if real.startswith(self._below_root):
+            return True
         if self._workspace.granted is not self._granted:
             self._granted = self._workspace.granted
             roots = (self.root, *map(str, self._granted))
@@ -90,11 +93,8 @@ class Reach:
         """As the tools find it: without looking at links."""
         if ".." in text:
             _refuse_way_back(self._workspace, text)
-        elif text[:1] not in _ODD_STARTS and "\0" not in text and "\\" not in text:
-            path = text if text[0] == "/" else self._before() + text
-            if "//" in path or "/." in path or path[-1] == "/":
-                path = normpath(path)
-            return path[1:] if path.startswith("//") else path
+        elif (path := _joined(self._before(), text)) is not None:
+            return path
         path = str(self._workspace.locate(text))
         return path[1:] if path.startswith("//") else path
 
@@ -108,6 +108,17 @@ class Reach:
     def _looker(self) -> Callable[[str], Kind]:
         self._kind = link_free()
         return self._kind
+
+
+@lru_cache(maxsize=2048)  # of the text alone: where it leads is asked anew each time
+def _joined(before: str, text: str) -> str | None:
+    """A path without `..` made absolute and normal; None where its text is not plain."""
+    if text[:1] in _ODD_STARTS or "\0" in text or "\\" in text:
+        return None
+    path = text if text[0] == "/" else before + text
+    if "//" in path or "/." in path or path[-1] == "/":
+        path = normpath(path)
+    return path[1:] if path.startswith("//") else path
 
 
 def _followed(path: str) -> tuple[str, bool]:

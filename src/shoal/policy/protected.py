@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _DIRECTORIES = (
     r"\.git|\.hg|\.svn|\.jj|\.claude|\.shoal|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
@@ -19,6 +20,7 @@ _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".
 _NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
 
 
+@lru_cache(maxsize=2048)  # of the text alone: where a path leads is asked anew each time
 def protected(path: str, start: int = 0) -> bool:
     """Whether an absolute path, with links followed, is one of them, judged by what comes after `start`."""
     # Nearly every such name begins with a dot, and few paths hold one.

@@ -79,7 +79,7 @@ class ShellJudge:
 
     def _may_forbid(self, tables: Tables) -> bool:
         rules = tables.commands
-        if rules.deny or rules.ask or rules.bare_ask is not None:
+        if rules.deny.each or rules.ask.each or rules.bare_ask is not None:
             return True
         return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
 
@@ -88,7 +88,9 @@ class ShellJudge:
         doubt: PartJudged | None = None
         rules = tables.commands
         for verdict, about in (("deny", rules.deny), ("ask", rules.ask)):
-            for rule in about:
+            if about.silent_on(command, analysis):
+                continue
+            for rule in about.each:
                 found = _concerned(verdict, rule, command, analysis)
                 if found is not None and found.verdict == "deny":
                     return found
@@ -160,7 +162,7 @@ class ShellJudge:
     def _permitting(self, command: str, analysis: Analysis, tables: Tables, mode: Mode) -> Decision:
         rules = tables.commands
         by_whole = rules.bare_allow or next(
-            (each.rule for each in rules.allow if each.is_whole(command)), None
+            (each.rule for each in rules.allow.each if each.is_whole(command)), None
         )
         if by_whole is not None and mode != "plan":
             return self._by_whole(analysis, by_whole)
@@ -188,7 +190,7 @@ class ShellJudge:
 
     def _permitted(self, part: Part, tables: Tables, mode: Mode) -> PartJudged:
         """Whether this part may run: it only reads, or a rule covers it; and so for its files."""
-        rule = None if mode == "plan" else _covering(tables.commands.allow, part)
+        rule = None if mode == "plan" else _covering(tables.commands.allow.each, part)
         accepted = mode in ("acceptEdits", "delegate")
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
@@ -261,7 +263,10 @@ def _concerned(verdict: str, rule: CommandRule, command: str, analysis: Analysis
 
 
 def _covering(rules: tuple[CommandRule, ...], part: Part) -> Rule | None:
-    return next((each.rule for each in rules if each.covers(part)), None)
+    for each in rules:
+        if each.covers(part):
+            return each.rule
+    return None
 
 
 def _by_rule(verdict: Verdict, part: Part, rule: Rule, *, may: bool = False) -> PartJudged:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
-from shoal.policy.commands import CommandRule
+from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
 from shoal.policy.withheld import Withheld
@@ -27,9 +27,10 @@ class PathRules:
                 self._each.append((_compiled("|".join(f"(?:{each})" for each in expressions)), rule))
         self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.empty = not self._each and self.bare is None
+        self.named = lru_cache(maxsize=1024)(self._named)
+        """The first rule whose pattern fits; of the path's text alone, and the same few are asked about."""
 
-    def named(self, path: str) -> Rule | None:
-        """The first rule whose pattern fits."""
+    def _named(self, path: str) -> Rule | None:
         if not self._each or self._any.fullmatch(path) is None:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
@@ -62,10 +63,8 @@ class CommandTable:
         def bare(rules: Sequence[Rule]) -> Rule | None:
             return next((rule for rule in rules if rule.names("Bash") and rule.pattern is None), None)
 
-        def named(rules: Sequence[Rule]) -> tuple[CommandRule, ...]:
-            return tuple(
-                CommandRule(rule) for rule in rules if rule.names("Bash") and rule.pattern is not None
-            )
+        def named(rules: Sequence[Rule]) -> CommandRules:
+            return CommandRules(rule for rule in rules if rule.names("Bash") and rule.pattern is not None)
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
             bare, (standing.deny, standing.ask, standing.allow)

@@ -46,7 +46,7 @@ def redirect(
         # bash expands this word a second time, quoted or not.
         raise _strange()
     if target.type != "process_substitution":
-        _add(kind, words[0], reads, writes)
+        add_target(kind, words[0], reads, writes)
 
 
 def _without_descriptor(node: Node, source: bytes) -> list[Node]:
@@ -64,7 +64,8 @@ def _without_descriptor(node: Node, source: bytes) -> list[Node]:
     return children
 
 
-def _add(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+def add_target(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+    """Adds the file that an operator of this kind opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
         raise Unjudgeable("it opens a connection by redirection")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
 from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
+from shoal.policy.shell.plain import PlainLine, plain_line
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import redirect
+from shoal.policy.shell.redirections import add_target, redirect
 from shoal.policy.shell.running import Found, run
 from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
@@ -27,6 +29,7 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
+_REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANKS = (b" ", b"\t", b"\n")
@@ -50,15 +53,37 @@ class Walk:
         """Walks over a whole script; `via` names the commands that would run it."""
         outer = self._source, self._via
         self._enter()
-        root, self._source = tree_of(text)
         self._via = via
+        plain = plain_line(text)
+        if plain is None:
+            self._parsed(text)
+        else:
+            self._plain(text, plain)
+        self._depth -= 1
+        self._source, self._via = outer
+
+    def _parsed(self, text: str) -> None:
+        root, self._source = tree_of(text)
         if root.type != "program":
             raise Unjudgeable("the command does not parse as bash")
         if b"<<<" + STAND_IN.encode() in self._source:
             _check_stand_ins(root, self._source)
         self._container(root)
-        self._depth -= 1
-        self._source, self._via = outer
+
+    def _plain(self, text: str, line: PlainLine) -> None:
+        via = self._via
+        alone = self._written(line) if len(line.commands) == 1 else ()
+        for command, words in line.commands:
+            run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), self)
+        if len(line.commands) > 1 and (writes := self._written(line)):
+            self._note(text, (), writes, "it redirects")
+
+    def _written(self, line: PlainLine) -> tuple[str, ...]:
+        if line.sign is None:
+            return ()
+        writes: list[Word] = []
+        add_target(line.sign, Word(line.target), [], writes)
+        return self.places.paths(writes)
 
     def _enter(self) -> None:
         self._depth += 1
@@ -73,7 +98,7 @@ class Walk:
     def _statement(self, node: Node) -> None:
         kind = node.type
         if kind == "command":
-            self._command(node, (), ())
+            self._command(node, [], [])
         elif kind in _CONTAINERS:
             self._enter()
             self._container(node)
@@ -137,32 +162,38 @@ class Walk:
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
-        reads: list[Word] = []
-        writes: list[Word] = []
+        redirects: list[Node] = []
         at = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, at, child.start_byte):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             at = child.end_byte
-            if child.type in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, reads, writes)
-            elif body is None and not reads and not writes:
+            if child.type in _REDIRECTS:
+                redirects.append(child)
+            elif body is None and not redirects:
                 body = child
             else:
                 raise Unjudgeable("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._command(body, tuple(reads), tuple(writes))
+            self._command(body, *self._redirected(redirects))
             return
-        if reads or writes:
-            self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
+        reads, writes = self._redirected(redirects)
+        if reads or writes:
+            self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
-    def _on_file_redirect(self, node: Node) -> None:
+    def _redirected(self, redirects: list[Node]) -> tuple[list[Word], list[Word]]:
         reads: list[Word] = []
         writes: list[Word] = []
-        redirect(node, self._source, self._words, reads, writes)
-        self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        for each in redirects:
+            redirect(each, self._source, self._words, reads, writes)
+        return reads, writes
+
+    def _on_file_redirect(self, node: Node) -> None:
+        reads, writes = self._redirected([node])
+        self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
@@ -231,7 +262,7 @@ class Walk:
         name = self._assigned(node)
         if not (is_own_variable(name) or name in HARMLESS_VARIABLES):
             raise Unjudgeable(f"it sets {name}, which later commands may obey")
-        self._note(node, (), (), f"sets {name}")
+        self._note(self._text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *given = node.children
@@ -239,7 +270,7 @@ class Walk:
             harmless = child.type == "variable_assignment" and self._assigned(child) in HARMLESS_VARIABLES
             if keyword.type != "export" or not harmless:
                 raise Unjudgeable(f"{self._text(node)[:60]!r} changes what later commands obey")
-        self._note(node, (), (), "sets how things are shown")
+        self._note(self._text(node), (), (), "sets how things are shown")
 
     def _assigned(self, node: Node) -> str:
         """The name an assignment sets; the substitutions in its value are walked."""
@@ -265,10 +296,9 @@ class Walk:
     def _on_test_command(self, node: Node) -> None:
         self._found(node, words_of_test(node, self._source, self._words), (), ())
 
-    def _command(self, node: Node, reads: tuple[Word, ...], writes: tuple[Word, ...]) -> None:
+    def _command(self, node: Node, reads: list[Word], writes: list[Word]) -> None:
         words: list[Word] = []
         sets: list[str] = []
-        all_reads, all_writes = list(reads), list(writes)
         at = node.start_byte
         source = self._source
         for child in node.children:
@@ -282,19 +312,19 @@ class Walk:
                 words.extend(self._words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._assigned(child))
-            elif kind in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, all_reads, all_writes)
+            elif kind in _REDIRECTS:
+                redirect(child, source, self._words, reads, writes)
             else:
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
             at = child.end_byte
-        self._found(node, words, tuple(all_reads), tuple(all_writes), tuple(sets))
+        self._found(node, words, reads, writes, tuple(sets))
 
     def _found(
         self,
         node: Node,
         words: list[Word],
-        reads: tuple[Word, ...],
-        writes: tuple[Word, ...],
+        reads: Sequence[Word],
+        writes: Sequence[Word],
         sets: tuple[str, ...] = (),
     ) -> None:
         found = Found(
@@ -307,15 +337,14 @@ class Walk:
         )
         run(found, self)
 
-    def _note(self, node: Node, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
-        text = self._text(node)
+    def _note(self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
         self.parts.append(
             Part(text=text, argv=(), via=self._via, reads=reads, writes=writes, read_only=True, why=why)
         )
 
     def _words(self, node: Node) -> list[Word]:
         nested: list[Node] = []
-        words = list(words_of(node, self._source, nested))
+        words = words_of(node, self._source, nested)
         for inner in nested:
             self._substitution(inner)
         return words

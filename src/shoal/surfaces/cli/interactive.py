@@ -105,7 +105,7 @@ def _farewell(screen: Screen, session: Session) -> None:
     screen.fresh_line()
     if session.turn == 0:
         return
-    purse = session.agent.purse
+    purse = session.agent.purse.tree
     screen.write(
         f"  {dollars(purse.usd if purse.priced else None)} · {count(purse.usage.total_tokens)} tokens\n", DIM
     )

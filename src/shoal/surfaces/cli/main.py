@@ -27,8 +27,14 @@ class SubCommand(NamedTuple):
 COMMANDS = {
     "agents": SubCommand(
         "shoal.surfaces.cli.agents",
-        "Look at agents and what each may do.",
-        ("shoal agents show lead --permissions",),
+        "List, show, check and add agents.",
+        (
+            "shoal agents ls",
+            "shoal agents show Explore",
+            "shoal agents show lead --permissions",
+            "shoal agents validate .claude/agents",
+            "shoal agents new reviewer --user",
+        ),
     ),
     "ask": SubCommand(
         "shoal.surfaces.cli.ask",

@@ -77,7 +77,10 @@ def show_view(settings: str | None, *, as_json: bool) -> None:
     from shoal.app import permissions_view
 
     cwd = Path.cwd()
-    seen = permissions_view.view(permissions_view.load(cwd, given=settings), cwd)
+    print_view(permissions_view.view(permissions_view.load(cwd, given=settings), cwd), as_json=as_json)
+
+
+def print_view(seen: View, *, as_json: bool) -> None:
     if as_json:
         _print_json(seen)
         return
