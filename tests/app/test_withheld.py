@@ -109,3 +109,13 @@ async def test_a_confined_command_does_not_see_what_is_denied(project: Path) -> 
     assert text.count("needle") == 3
     assert "secrets" not in text
     assert (project / "secrets" / "a").read_text()
+
+
+@needs_bwrap
+async def test_a_rule_about_everything_does_not_take_the_ground_from_under_commands(project: Path) -> None:
+    Path(os.environ["SHOAL_HOME"]).mkdir(parents=True, exist_ok=True)
+    (Path(os.environ["SHOAL_HOME"]) / "settings.json").write_text('{"shoal": {"sandbox": {"enabled": true}}}')
+    for rule in ("Read(/**)", "Read(//usr/**)", "Read(//**)"):
+        call = ("Bash", {"command": "touch made && echo it ran"})
+        (text,) = await results(project, call, allowed_tools=["Bash"], disallowed_tools=[rule])
+        assert "it ran" in text, rule

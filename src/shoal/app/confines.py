@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shoal.app.precious import CREDENTIALS, START_UP
 from shoal.app.settings import Settings
 from shoal.backends.sandbox.choosing import WAY_OUT, ChosenSandbox, Wish, found_among, kinds_here
@@ -46,14 +44,18 @@ def sandbox(
             insists=_insists(wanted),
             auto_allow=wanted.auto_allow,
         ),
-        confines=lambda: replace(confines(settings, environ, workspace, record), withheld=tuple(withheld())),
+        confines=lambda: confines(settings, environ, workspace, record, withheld()),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
 
 
 def confines(
-    settings: Settings, environ: dict[str, str], workspace: LocalWorkspace, record: Path
+    settings: Settings,
+    environ: dict[str, str],
+    workspace: LocalWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
 ) -> Confines:
     wanted = settings.own.sandbox
     person = Path(environ.get("HOME") or "/")
@@ -74,6 +76,7 @@ def confines(
             *_lifted((*_secrets(settings, person), record), named),
             *(_path(text, person, workspace.root) for text in wanted.hidden),
         ),
+        withheld=tuple(_hideable(withheld, [*work, *_temporary(environ), *named], person)),
         doors=_lifted([*_doors(environ)], named),
         shown=(record / "results",),
         network=wanted.network,
@@ -165,6 +168,14 @@ def _doors(environ: dict[str, str]) -> Iterator[Path]:
     if environ.get("SSH_AUTH_SOCK"):
         yield Path(environ["SSH_AUTH_SOCK"])
     yield from (Path("/var/run/docker.sock"), Path("/var/lib/docker"))
+
+
+def _hideable(paths: Sequence[Path], work: Sequence[Path], person: Path) -> Iterator[Path]:
+    """Those without which commands still run: they hold no place of the work, and nothing of the system."""
+    for path in paths:
+        inside = any(path.is_relative_to(place) for place in (*work, person))
+        if inside and not any(place.is_relative_to(path) for place in (*work, person)):
+            yield path
 
 
 def _lifted(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:
