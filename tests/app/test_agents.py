@@ -489,3 +489,38 @@ async def test_many_agents_of_one_message_are_asked_about_first_with_what_they_c
     started = [event for event in recorded(session) if isinstance(event, AgentStarted)]
     assert len(started) == (4 if wanted else 0)
     assert all(("ok" if wanted else "two will do.") in answer for answer in answers)
+
+
+@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13")
+async def test_a_definition_decides_which_tools_there_are_and_which_calls_may_run(
+    tmp_path: Path,
+) -> None:
+    agents = {
+        "narrow": {
+            "description": "d",
+            "prompt": "p",
+            "tools": ["Bash(echo:*)", "Read", "Glob"],
+            "disallowedTools": ["Glob", "Bash(echo secret:*)"],
+        }
+    }
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="narrow"), "end"],
+        child=[
+            [
+                use("Bash", "b1", command="echo fine"),
+                use("Bash", "b2", command="date"),
+                use("Bash", "b3", command="echo secret"),
+                use("Glob", "g1", pattern="*"),
+            ],
+            lambda request: "\n--\n".join(result_text(result) for result in results(list(request.messages))),
+        ],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+        report = result_text(results(session.agent.conversation.messages)[0])
+    fine, date, secret, glob = report.split("\n--\n")
+    assert fine == "fine"
+    assert "its definition gives it Bash only as Bash(echo:*)" in date
+    assert "the rule Bash(echo secret:*) (its definition) forbids it" in secret
+    assert "There is no tool named 'Glob'" in glob
+    assert only(AgentStarted, recorded(session)).tools == ("Read", "Bash")

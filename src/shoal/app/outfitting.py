@@ -105,6 +105,8 @@ class Outfitting:
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
         definition = self._definition(order.kind or "")
+        if (refused := _authority(parent).refusal_to_start(definition.name)) is not None:
+            raise AgentRefused(f"The agent {definition.name} was not started: {refused.reason}")
         _refuse_what_is_not_there(definition, order)
         toolset = self._toolset(definition)
         bounds = _bounds(stock.bounds, definition, order)
@@ -224,7 +226,12 @@ class Outfitting:
                 results=around.results,
                 env=around.env,
             ),
-            permissions=_authority(parent).child(plan.workspace, mode=_mode(facts.mode)),
+            permissions=_authority(parent).child(
+                plan.workspace,
+                mode=_mode(facts.mode),
+                only=(plan.definition.tools or ()) if plan.toolset.only else (),
+                never=plan.toolset.never,
+            ),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,

@@ -19,11 +19,13 @@ from shoal.policy import suggestions
 from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
+from shoal.policy.restriction import SOURCE as DEFINITION
 from shoal.policy.restriction import Guard, Narrowing
 from shoal.policy.rules import (
     FILE_TOOLS,
     PATH_ARGUMENTS,
     READ_TOOLS,
+    AlsoDenied,
     Fixed,
     Rule,
     Standing,
@@ -112,18 +114,26 @@ class RulePermissions:
         return decision
 
     def child(
-        self, workspace: Workspace, *, mode: Mode, only: Sequence[str] = (), confined: Path | None = None
+        self,
+        workspace: Workspace,
+        *,
+        mode: Mode,
+        only: Sequence[str] = (),
+        never: Sequence[str] = (),
+        confined: Path | None = None,
     ) -> RulePermissions:
         """For an agent this one starts: the same rules and answers, a workspace and mode of its own.
 
-        `only` are the tools of its definition, whose patterns narrow them. `confined` is the main checkout of
-        an agent that works in a worktree of it, whose file tools then stay in its working directories. What
-        narrows this agent narrows the child too. Raises `SettingsError` for an entry that cannot be.
+        `only` are the tools of its definition, whose patterns narrow them, `never` what it denies. `confined`
+        is the main checkout of an agent that works in a worktree of it, whose file tools then stay in its
+        working directories. What narrows this agent narrows the child too. Raises `SettingsError` for an
+        entry that cannot be.
         """
+        denied = tuple(parse_rule(entry, DEFINITION) for entry in never)
         child = RulePermissions(
             workspace,
             mode=mode,
-            standing=self._standing,
+            standing=AlsoDenied(self._standing, denied) if denied else self._standing,
             readable=self._places,
             home=self._home,
             answers=self.answers,
