@@ -176,6 +176,7 @@ def _site(agent: Agent, call: ToolUse) -> Site:
         ids=agent.ids,
         progress=progress,
         env=around.env,
+        sandbox=around.sandbox,
     )
 
 

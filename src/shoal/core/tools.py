@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shoal.core.clock import Clock
     from shoal.core.ids import Ids
     from shoal.core.ports import Desk, Processes, Results, Workspace
+    from shoal.core.sandbox import Sandbox
 
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -45,6 +46,8 @@ class Site(Struct, frozen=True, kw_only=True):
     ids: Ids
     progress: Progress
     env: Mapping[str, str]
+    sandbox: Sandbox | None = None
+    """Holds the commands of this agent, in place of what holds those of the session."""
 
 
 class Tool(Protocol):
