@@ -77,13 +77,18 @@ async def remove(shelf: Shelf, name: str, *, force: bool) -> Removed:
         return await shelf.remove(record)
     work = await shelf.work(record)
     _refuse_nested(record, work)
-    merged = not work.uncommitted and await holds(shelf.git, shelf.checkout, *work.tips)
-    if work.is_nothing or merged:
+    if work.is_nothing:
         return await shelf.remove(record)
-    if not force:
-        raise WorktreeError(_not_merged(record, work))
+    # What was not committed may have been merged from the ref: git gives the same content the same tree.
     ref = await shelf.keep(record, work)
-    return replace(await shelf.remove(record), ref=ref)
+    merged = await holds(shelf.git, shelf.checkout, ref)
+    if not merged and not force:
+        raise WorktreeError(_not_merged(record, work))
+    gone = await shelf.remove(record)
+    if merged:
+        await _let_go(shelf, name, ref)
+        return gone
+    return replace(gone, ref=ref)
 
 
 async def _standing(shelf: Shelf, record: WorktreeRecord, refs: dict[str, str]) -> Standing:
