@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,16 +47,53 @@ class RepositoryLock:
         return fd
 
     async def _waited(self, fd: int) -> None:
-        waiting = asyncio.get_running_loop().run_in_executor(None, fcntl.flock, fd, fcntl.LOCK_EX)
+        wait = _Wait(fd)
+        # Not one of the loop's own threads: all of those could wait here, and the holder need one to go on.
+        threading.Thread(target=wait.run, name="shoal-worktrees", daemon=True).start()
         try:
             async with self._clock.deadline(PATIENCE):
-                await asyncio.shield(waiting)
-        except TimeoutError:
-            waiting.add_done_callback(lambda _: os.close(fd))
-            raise WorktreeError(
-                f"Another process has held {self._path} for {PATIENCE:g} s. Look for a git that hangs."
-            ) from None
-        except BaseException:
-            # The thread still waits, and its descriptor must not become another file's.
-            waiting.add_done_callback(lambda _: os.close(fd))
-            raise
+                await wait.given
+        except BaseException as error:
+            wait.abandon()
+            if isinstance(error, TimeoutError):
+                why = f"another process has held it for {PATIENCE:g} s; look for a git that hangs"
+            elif isinstance(error, OSError):
+                why = str(error.strerror)
+            else:
+                raise
+            raise WorktreeError(f"{self._path} cannot be locked: {why}.") from error
+
+
+class _Wait:
+    """A descriptor whose flock is wanted, and which belongs to the wait until that is given."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self.given: asyncio.Future[None] = self._loop.create_future()
+
+    def run(self) -> None:
+        """In the thread."""
+        failure: OSError | None = None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError as error:
+            failure = error
+        try:
+            self._loop.call_soon_threadsafe(self._give, failure)
+        except RuntimeError:  # the loop was closed meanwhile
+            os.close(self._fd)
+
+    def abandon(self) -> None:
+        """Nobody wants it any more. Where the thread still waits, it is closed once that ends."""
+        if self.given.cancelled() or self.given.cancel():
+            return
+        os.close(self._fd)
+
+    def _give(self, failure: OSError | None) -> None:
+        if self.given.cancelled():
+            os.close(self._fd)
+        elif failure is not None:
+            self.given.set_exception(failure)
+        else:
+            self.given.set_result(None)

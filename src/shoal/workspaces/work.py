@@ -152,7 +152,7 @@ async def _differences(
     inside = [line[3:].rstrip("/") for line in lines if line.startswith("??") and line.endswith("/")]
     diff = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", record.base, "--")
     differing = (await git(*diff, at=place)).names
-    uncommitted = tuple(line[3:].rstrip("/") for line in lines)
+    uncommitted = tuple(sorted(line[3:].rstrip("/") for line in lines))
     return uncommitted, differing, tuple(sorted({*listed.nested, *inside}))
 
 
