@@ -179,6 +179,7 @@ def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
         progress=progress,
         env=around.env,
         unreadable=partial(agent.permissions.unreadable, call.name),
+        sandbox=around.sandbox,
     )
 
 

@@ -22,6 +22,7 @@ from shoal.wire.settings import (
     Own,
     Rules,
     SandboxSettings,
+    WorktreeGuard,
     holds,
     known_part,
     merged,
@@ -191,7 +192,12 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(known.shoal, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
+        own=replace(
+            known.shoal,
+            sandbox=sandbox,
+            unattended_allow=trusted.shoal.unattended_allow,
+            worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
+        ),
         warnings=(
             *refused,
             *loosened,
@@ -228,6 +234,10 @@ def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[Sand
     )
     told = "The project's settings would open the sandbox; only your own settings can. Not done."
     return held, (told,) if opens else ()
+
+
+def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
+    return "weak" if given == trusted == "weak" else "sandbox"
 
 
 def home_directory() -> Path:

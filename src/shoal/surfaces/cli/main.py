@@ -114,6 +114,16 @@ COMMANDS = {
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
     ),
+    "worktree": SubCommand(
+        "shoal.surfaces.cli.worktree",
+        "Bring back what agents did in worktrees.",
+        (
+            "shoal worktree ls",
+            "shoal worktree show agent-a1b2c3d4",
+            "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
+        ),
+    ),
 }
 
 EXAMPLES = """\
