@@ -24,6 +24,7 @@ from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
+from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
@@ -172,7 +173,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            turn=lambda: session.turn,
+            housing=_housing(options, settings, record, session, leave),
             plans=plans,
         ),
         tools,
@@ -396,6 +397,21 @@ def _between_agents(
     between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
     leave.push_async_callback(between.aclose)
     return between
+
+
+def _housing(
+    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+) -> Housing:
+    housing = Housing(
+        settings,
+        record.directory,
+        options.clock,
+        emit=session.emit,
+        note=session.note,
+        turn=lambda: session.turn,
+    )
+    leave.callback(housing.close)
+    return housing
 
 
 def _left_over(
