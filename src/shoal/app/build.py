@@ -13,6 +13,7 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
+from shoal.app.acceptance import Acceptance
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
@@ -42,6 +43,7 @@ from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
+from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -153,7 +155,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             write=write_whole,
         )
     )
-    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
+    tools: dict[str, Tool] = {}
+    acceptance = Acceptance(tools, plans.agent)
+    tools |= all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools), acceptance.of_task)
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     queue = Queue(session.entered)
@@ -175,6 +179,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             emit=session.emit,
             housing=_housing(options, settings, record, session, leave),
             plans=plans,
+            acceptance=acceptance,
         ),
         tools,
         reach.shells,

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
@@ -52,6 +53,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     emit: Callable[[Journaled], None]
     housing: Housing
     plans: Plans
+    acceptance: Acceptance
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
@@ -69,6 +71,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         bounds=ground.bounds,
         purse=ground.purse,
         queue=ground.queue,
+        accept=ground.acceptance.run,
         left=_cleared(ground, shells),
         tell=ground.tell,
         clock=options.clock,
@@ -105,10 +108,14 @@ class Plans:
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
 
+    def agent(self, agent: AgentId) -> Agent:
+        """One at work."""
+        assert self.crew is not None
+        return self.crew.agent(agent)
+
     def of(self, agent: Identity) -> Planning:
         if agent.agent not in self._of:
-            assert self.crew is not None
-            permissions = self.crew.agent(agent.agent).permissions
+            permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             self._of[agent.agent] = self._make(permissions)
         return self._of[agent.agent]

@@ -15,7 +15,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.app.quarters import Housing, Quarters
 from shoal.core.accounts import Account
-from shoal.core.agents import KeptWork, Order, Resolved
+from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock
@@ -39,7 +39,7 @@ from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.outfit import Newcomer, Outfit
+from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember
@@ -70,6 +70,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     bounds: Bounds
     purse: Purse
     queue: Queue
+    accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
+    """Runs an acceptance command for an agent."""
     left: Callable[[AgentId], Awaitable[None]]
     """Told when an agent has ended, so that nothing of it is left."""
     tell: Tell
@@ -321,9 +323,21 @@ class Outfitting:
             ),
             prompt=prompt,
             one_shot=plan.definition.one_shot,
+            check=self._check(plan.definition.acceptance, agent, plan.newcomer.witness),
             commits=plan.quarters.commits,
             finish=finish,
         )
+
+    def _check(self, command: str | None, agent: Agent, witness: Witness) -> Check | None:
+        if command is None:
+            return None
+
+        async def check() -> tuple[Ran, str]:
+            ran, wrote = await self._stock.accept(command, agent)
+            witness.write(f"[acceptance: {command}: {ran.exit_code}]\n{wrote}\n")
+            return ran, wrote
+
+        return check
 
     def _path(self, directory: Path, agent: AgentId) -> Path:
         return directory / f"agent-{agent}.jsonl"
