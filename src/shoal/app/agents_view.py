@@ -143,4 +143,4 @@ def _offered(settings: Settings, cwd: Path) -> tuple[str, ...]:
         write=write_whole,
     )
     record = AgentsRecord(settings.home, clock=clock, ids=ids)
-    return tuple(all_tools(shells, record, plan_tools(planning)))
+    return tuple(all_tools(shells, record, plan_tools(lambda _: planning)))

@@ -38,6 +38,11 @@ class Options(Struct, frozen=True, kw_only=True):
     """Tools of the caller's own, beside the built-in ones."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
+    """For the whole session with all its agents, what it spent before it was resumed included."""
+    max_total_tokens: int | None = None
+    """As the budget: everything the models read and write."""
+    max_agents: int | None = None
+    """Agents that may ever be started beside the lead."""
     deadline: float | None = None
     """Seconds for the whole session's work."""
     resume: str | None = None

@@ -15,6 +15,7 @@ ShoalError
 │   ├── BadRequest                other 4xx
 │   ├── BadReply                  an answer we cannot read
 │   └── ReplayMismatch            a replayed run was asked something else
+├── AgentRefused                  an agent that cannot be started or reached; its text is for the model
 ├── NoModel                       nothing is configured
 ├── StoreError                    the record cannot be written or read
 │   └── NoSuchSession
@@ -29,9 +30,12 @@ ShoalError
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
+│   └── BudgetSpent               a request that is not sent, because a limit is reached
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
+├── WorktreeError                 a worktree that cannot be made, merged or removed
+│   └── MergeConflict             nothing was merged
 └── NobodyToAsk                   a question with no person to answer it
 """
 
@@ -43,6 +47,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.core.definitions import Problem
+
+from shoal.core.caps import Refusal
 
 
 class ShoalError(Exception):
@@ -115,6 +121,9 @@ class BadReply(ModelError): ...
 class ReplayMismatch(ModelError): ...
 
 
+class AgentRefused(ShoalError): ...
+
+
 class NoModel(ShoalError): ...
 
 
@@ -185,6 +194,14 @@ class UnknownAgent(ShoalError):
 class BudgetError(ShoalError): ...
 
 
+class BudgetSpent(BudgetError):
+    """The conversation is as it was before the request."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
+
+
 class MissingExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
         super().__init__(f"{need} needs an optional part. Install it with: pip install 'shoal[{extra}]'")
@@ -195,6 +212,15 @@ class ProcessError(ShoalError): ...
 
 
 class WorkspaceError(ShoalError): ...
+
+
+class WorktreeError(ShoalError): ...
+
+
+class MergeConflict(WorktreeError):
+    def __init__(self, message: str, *, files: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.files = files
 
 
 class NobodyToAsk(ShoalError): ...

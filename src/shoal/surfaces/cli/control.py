@@ -62,8 +62,8 @@ class StreamInput:
 
     async def prompt(self) -> Message | None:
         """What to do next; None when stdin is closed and nothing waits."""
-        if late := self._session.parts.steering.take():
-            return Message(role="user", content=late)
+        if late := self._session.unheard():
+            return Message(role="user", content=tuple(Text(text=text) for text in late))
         while not self._waiting:
             if self._closed:
                 return None

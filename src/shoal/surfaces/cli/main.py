@@ -99,6 +99,11 @@ COMMANDS = {
         "List and show teams, or remove one.",
         ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
+    "trust": SubCommand(
+        "shoal.surfaces.cli.trust",
+        "Let a project's own settings allow things.",
+        ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
+    ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
         "Bring back the files a turn changed.",
@@ -108,6 +113,16 @@ COMMANDS = {
         "shoal.surfaces.cli.watch",
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
+    "worktree": SubCommand(
+        "shoal.surfaces.cli.worktree",
+        "Bring back what agents did in worktrees.",
+        (
+            "shoal worktree ls",
+            "shoal worktree show agent-a1b2c3d4",
+            "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
+        ),
     ),
 }
 
