@@ -134,7 +134,7 @@ def test_in_plan_mode_no_allow_rule_makes_a_change_possible(tmp_path: Path) -> N
     [".git/config", ".git", ".GIT/hooks/pre-commit", "sub/.git/HEAD", ".claude/settings.json", ".bashrc",
      "a/.zshrc", ".profile", ".ssh/config", ".gnupg/x", ".aws/credentials", "id_rsa", "certs/server.key",
      "server.pem", ".env", ".env.local", ".envrc", ".gitconfig", ".gitmodules", ".netrc", ".npmrc",
-     ".mcp.json",
+     ".mcp.json", ".cargo/config", ".cargo/config.toml", "a/rust-toolchain", "rust-toolchain.toml",
      ".vscode/tasks.json", ".config/fish/config.fish"],
 )  # fmt: skip
 def test_protected_files_are_never_changed_without_asking(tmp_path: Path, mode: Mode, path: str) -> None:

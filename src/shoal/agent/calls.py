@@ -1,10 +1,11 @@
-"""Running the tool calls of one message: reads side by side, everything else in order."""
+"""Running the tool calls of one message: what may run side by side does, everything else in order."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgr
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
 from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
-from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
 from shoal.wire.content import dump
 
 
@@ -40,18 +41,18 @@ async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
         if len(group) == 1:
             await _enter(agent, group[0], await _run(agent, group[0]))
             continue
-        async with asyncio.TaskGroup() as reads:
-            tasks = [reads.create_task(_run(agent, call)) for call in group]
+        async with asyncio.TaskGroup() as together:
+            tasks = [together.create_task(_run(agent, call)) for call in group]
             for call, task in zip(group, tasks, strict=True):
                 await _enter(agent, call, await task)
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
-    def reads(call: ToolUse) -> bool:
-        tool = agent.tools.get(call.name)
-        return tool is not None and tool.reads_only
+    def beside(call: ToolUse) -> bool:
+        tool = _named(agent, call.name)
+        return tool is not None and tool.side_by_side
 
-    for together, group in groupby(calls, key=reads):
+    for together, group in groupby(calls, key=beside):
         if together:
             yield list(group)
         else:
@@ -89,7 +90,7 @@ async def _run(agent: Agent, call: ToolUse) -> _Done:
 
 
 async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
-    tool = agent.tools.get(call.name)
+    tool = _named(agent, call.name)
     if tool is None:
         return failed(_no_such_tool(call.name, list(agent.tools)))
     if MALFORMED in call.input:
@@ -176,7 +177,13 @@ def _site(agent: Agent, call: ToolUse) -> Site:
         ids=agent.ids,
         progress=progress,
         env=around.env,
+        unreadable=partial(agent.permissions.unreadable, call.name),
     )
+
+
+def _named(agent: Agent, name: str) -> Tool | None:
+    tool = agent.tools.get(name)
+    return agent.tools.get(ALIASES.get(name, "")) if tool is None else tool
 
 
 def _no_such_tool(name: str, known: list[str]) -> str:

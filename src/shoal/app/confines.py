@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shoal.app.precious import CREDENTIALS, START_UP
 from shoal.app.settings import Settings
 from shoal.backends.sandbox.choosing import WAY_OUT, ChosenSandbox, Wish, found_among, kinds_here
@@ -26,9 +28,16 @@ _DOORS = (".X11-unix", ".ICE-unix")
 
 
 def sandbox(
-    settings: Settings, workspace: LocalWorkspace, record: Path, note: Callable[[str], None]
+    settings: Settings,
+    workspace: LocalWorkspace,
+    record: Path,
+    note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """`record` is the directory of the session's own record, out of reach but for its results."""
+    """`record` is the directory of the session's own record, out of reach but for its results.
+
+    `withheld` says what rules keep from being read.
+    """
     wanted = settings.own.sandbox
     environ = settings.tool_environment
     return ChosenSandbox(
@@ -37,7 +46,7 @@ def sandbox(
             insists=_insists(wanted),
             auto_allow=wanted.auto_allow,
         ),
-        confines=lambda: confines(settings, environ, workspace, record),
+        confines=lambda: replace(confines(settings, environ, workspace, record), withheld=tuple(withheld())),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
@@ -139,7 +148,7 @@ def _secrets(settings: Settings, person: Path) -> Iterator[Path]:
     # Keys between processes, the record of other sessions, and the socket on which a run is told what to do.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in settings.documents:
+    for document in (*settings.documents, *(each.document for each in settings.left_out)):
         env = document.raw.get("env")
         if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
             yield document.path

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
 
+ALIASES = {"Task": "Agent"}
+"""Names that models know for tools that have another name here."""
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a tool gives back: text (and pictures) for the model, `data` for programs."""
 
@@ -30,6 +34,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def failed(why: str) -> Outcome:
     """A failure the model can act on."""
     return Outcome(content=why, is_error=True)
+
+
+def all_readable(top: str) -> Callable[[str], bool]:
+    return lambda _: False
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -45,6 +53,8 @@ class Site(Struct, frozen=True, kw_only=True):
     ids: Ids
     progress: Progress
     env: Mapping[str, str]
+    unreadable: Callable[[str], Callable[[str], bool]] = all_readable
+    """For a search below a directory: whether a file there is not for it. All are real paths."""
 
 
 class Tool(Protocol):
@@ -53,7 +63,12 @@ class Tool(Protocol):
 
     @property
     def reads_only(self) -> bool:
-        """Reads run side by side; everything else runs in the order of the calls."""
+        """Whether a call changes nothing."""
+        ...
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether a call may run beside its neighbours; reads may, and what keeps its own order."""
         ...
 
     @property

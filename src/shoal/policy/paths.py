@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from os.path import normpath
 from pathlib import Path
@@ -15,6 +16,7 @@ from shoal.core.ports import Workspace
 from shoal.policy.links import Kind, link_free
 from shoal.policy.protected import protected
 
+_NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
@@ -47,6 +49,17 @@ class Reach:
             return path, kind == "directory"
         return _followed(str(self._workspace.locate(text)))
 
+    def matching(self, path: str) -> Iterator[str]:
+        """What the wildcards of a word stand for now, with links followed; nothing where it has none."""
+        if "*" not in path and "?" not in path and "[" not in path:
+            return
+        from glob import iglob
+
+        pattern = path if path.startswith("/") else self._before() + path
+        # A set turned round is written `[^…]` too; one of a named class becomes any character.
+        pattern = _NAMED_CLASS.sub("?", pattern).replace("[^", "[!")
+        yield from map(os.path.realpath, iglob(pattern))  # noqa: PTH207 - as a shell does, from the root too
+
     def holds(self, real: str) -> bool:
         """Whether this is in the project or a granted directory."""
         if real.startswith(self._below_root):
@@ -56,6 +69,10 @@ class Reach:
             roots = (self.root, *map(str, self._granted))
             self._inside = tuple(f"{root.rstrip('/')}/" for root in roots)
         return f"{real}/".startswith(self._inside)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return (self.root, *map(str, self._workspace.granted))
 
     def is_key(self, real: str) -> bool:
         return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")

@@ -13,6 +13,9 @@ from shoal.policy.patterns import BadPattern, path_expression
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
+PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+"""What names the file, where it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")

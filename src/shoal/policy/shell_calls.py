@@ -16,6 +16,7 @@ from shoal.policy.paths import Reach
 from shoal.policy.rules import Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
+from shoal.policy.withheld import WORKING_DIRECTORY, named_by_git, swept
 
 LONGEST = 100_000
 """Characters; the system takes no argument much longer, and nobody can judge one."""
@@ -98,7 +99,7 @@ class ShellJudge:
             doubt = doubt or _by_rule("ask", Part(text=command, argv=None), rules.bare_ask)
         if not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing):
             for part in analysis.parts:
-                found = self._files_forbidden(part, tables) if part.reads or part.writes else None
+                found = self._files_forbidden(part, tables)
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
@@ -112,7 +113,38 @@ class ShellJudge:
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
-        return doubt
+        return doubt or self._swept_forbidden(part, tables)
+
+    def _swept_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
+        """For files that a command reads without naming them: in directories, by wildcards, through git."""
+        table = tables.shell_reads
+        if table.forbids_nothing:
+            return None
+        for directory in swept(part):
+            rule = self._below(directory, tables)
+            if rule is not None:
+                told = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
+                return PartJudged(part=part, verdict="ask", reason=told, rule=rule)
+        for path in part.reads:
+            for real in self._reach.matching(path):
+                rule = table.deny.named(real) or table.ask.named(real)
+                if rule is not None:
+                    return _by_rule("ask", part, rule, may=True)
+        for word in named_by_git(part):
+            # A path behind a revision counts from the top of the repository.
+            for path in (word, f"{self._reach.root}/{word}"):
+                found = self._file_forbidden(part, path, table) if word else None
+                if found is not None and found.rule is not None:
+                    return _by_rule("ask", part, found.rule, may=True)
+        return None
+
+    def _below(self, directory: str, tables: Tables) -> Rule | None:
+        if directory == WORKING_DIRECTORY:
+            return next(filter(None, map(tables.withheld.below, self._reach.directories)), None)
+        try:
+            return tables.withheld.below(self._real(directory)[0])
+        except WorkspaceError:
+            return None
 
     def _file_forbidden(self, part: Part, path: str, table: FileTable) -> PartJudged | None:
         if path.startswith(UNKNOWN_PATH):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
+from shoal.policy.withheld import Withheld
 
 
 class PathRules:
@@ -95,6 +96,16 @@ class Tables:
         return FileTable(self._patterned(), EDIT_TOOLS, self._roots)
 
     @cached_property
+    def withheld(self) -> Withheld:
+        """What rules keep any tool from reading unasked, for commands that go through directories."""
+        kept = self._patterned()
+        return Withheld(_about_reading((*kept.deny, *kept.ask)), self._roots)
+
+    @cached_property
+    def denied(self) -> Withheld:
+        return Withheld(_about_reading(self._patterned().deny), self._roots)
+
+    @cached_property
     def commands(self) -> CommandTable:
         return CommandTable(self.standing)
 
@@ -104,7 +115,7 @@ class Tables:
         """The first of the rules that speaks of a call of a tool without files or commands."""
         for rule in rules:
             if rule.names(tool) and (
-                rule.pattern is None or _fits(rule.tool, rule.pattern, arguments, forbids=forbids)
+                rule.pattern is None or fits(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
         return None
@@ -117,15 +128,19 @@ class Tables:
         return Standing(allow=kept(all_of.allow), ask=kept(all_of.ask), deny=kept(all_of.deny))
 
 
+def _about_reading(rules: Iterable[Rule]) -> list[Rule]:
+    return [rule for rule in rules if any(map(rule.names, READ_TOOLS))]
+
+
 def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
-def _fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
     if tool == "WebFetch":
         return _of_domain(pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids)
     if tool in ("Agent", "Task"):
-        return arguments.get("subagent_type", "general-purpose") == pattern
+        return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         return arguments.get("skill") == pattern
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
