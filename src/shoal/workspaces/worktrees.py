@@ -60,12 +60,12 @@ class Worktrees:
             shelf.files.enter(record)
         try:
             entry = await self._filled(shelf, record)
+            notes = await left_behind(self._git, shelf.checkout)
         except BaseException:
             # Whoever cancels twice leaves it to be reaped.
             await asyncio.shield(self._discard(shelf, record))
             raise
         record = shelf.files.mark(record, "live")
-        notes = await left_behind(self._git, shelf.checkout)
         if record.inside and not (record.path / record.inside).is_dir():
             notes = (*notes, f"{record.inside} is not in the commit: you start at the top of the worktree.")
         return Worktree(record=record, common=shelf.checkout.common, entry=entry, notes=notes)
@@ -86,9 +86,12 @@ class Worktrees:
         """The agent has ended: without changes the worktree goes with its branch, else it is kept."""
         shelf = await self._opened()
         record = shelf.known(worktree.name)
-        work = await shelf.work(record)
-        if not work.is_nothing:
-            return await shelf.retain(record, work)
+        # Looked at without the lock: nobody else touches what a living owner has.
+        found = await shelf.look(record)
+        if isinstance(found, Kept):
+            return found
+        if not found.is_nothing:
+            return await shelf.retain(record, found)
         async with shelf.lock.held():
             return await shelf.remove(record)
 
