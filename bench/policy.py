@@ -41,11 +41,15 @@ def measure(size: Size) -> Section:
         (project / "module.py").touch()
         root = home / "project"
         pipeline = _commands("cat a{n} | grep -n x | sort > o")
+        quoted = _commands('grep -rn "a {n}" src | head -20')
+        parsed = _commands('for f in a{n} b; do cat "$f" | wc -l; done')
         figures = [
             _figure("Read of a file in the project", 5.0, size, root, _reads),
             _figure("Edit of a file in the project, edits accepted", 5.0, size, root, _edits),
             _figure("a simple command, uncached", 60.0, size, root, _commands("git log -{n} --oneline")),
             _figure("a pipeline of three into a file, uncached", 60.0, size, root, pipeline),
+            _figure("a pipeline with a quoted word, uncached", 60.0, size, root, quoted),
+            _figure("a loop with a variable, uncached", 60.0, size, root, parsed),
         ]
     return Section(
         name="Permission decisions",

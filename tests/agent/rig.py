@@ -11,19 +11,21 @@ from msgspec import Struct
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.agent.loop import Ended, run
-from shoal.core.budget import Limits, Purse
+from shoal.core.arrivals import Item
+from shoal.core.budget import Purse
+from shoal.core.caps import Limits
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.decisions import Allow, Decision
 from shoal.core.errors import NobodyToAsk
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
-from shoal.core.ids import Ids, SessionId
-from shoal.core.messages import user
+from shoal.core.ids import LEAD, AgentId, Ids, SessionId
+from shoal.core.messages import Text, user
 from shoal.core.ports import Model
 from shoal.core.questions import Answer, Question
-from shoal.core.tools import Tool
+from shoal.core.tools import Tool, all_readable
 from shoal.models.scripted import ScriptedModel
-from shoal.runs.inlet import Steering
+from shoal.runs.queue import Queue
 from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
 from shoal.workspaces.local import LocalWorkspace
 
@@ -40,6 +42,9 @@ class Judge:
 
     def remember(self, call: Any, answer: Answer) -> None:
         self.remembered.append(answer)
+
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        return all_readable(top)
 
 
 class Person:
@@ -61,8 +66,11 @@ class Rig(Struct, kw_only=True):
     transcript: MemoryTranscript
     journal: MemoryJournal
     results: MemoryResults
-    steering: Steering
+    queue: Queue
     heard: list[Event]
+
+    def steer(self, text: str) -> None:
+        self.queue.put(Item(id="steered", to=LEAD, content=(Text(text=text),), by="person"))
 
     async def run(self, prompt: str = "go") -> Ended:
         return await run(self.agent, user(prompt))
@@ -78,6 +86,8 @@ def rig(
     model: Model | None = None,
     bounds: Bounds | None = None,
     limits: Limits | None = None,
+    purse: Purse | None = None,
+    agent_id: AgentId = LEAD,
     judge: Judge | None = None,
     person: Person | None = None,
     clock: Clock | None = None,
@@ -87,7 +97,7 @@ def rig(
     clock = clock or SystemClock()
     ids = Ids(seed)
     transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), MemoryResults()
-    steering, heard = Steering(), []
+    queue, heard = Queue(), []
     model = model or ScriptedModel(mind, clock=clock)
 
     async def tell(event: Event) -> None:
@@ -95,8 +105,11 @@ def rig(
             journal.append(event)
         heard.append(event)
 
+    purse = purse or Purse(limits or Limits(), clock=clock)
+    account = purse.account(agent_id, "lead" if agent_id == LEAD else "worker")
+    account.admit(model.card)
     agent = Agent(
-        identity=Identity(session=SessionId("s")),
+        identity=Identity(session=SessionId("s"), agent=agent_id),
         model=model,
         system="You are a test.",
         tools={tool.schema.name: tool for tool in tools},
@@ -109,13 +122,11 @@ def rig(
             env={},
         ),
         permissions=judge or Judge(),
-        purse=Purse(limits or Limits(), model.card),
-        inlet=steering,
+        purse=account,
+        inlet=queue.inlet(agent_id),
         tell=tell,
         clock=clock,
         ids=ids,
         bounds=bounds or Bounds(),
     )
-    return Rig(
-        agent=agent, transcript=transcript, journal=journal, results=results, steering=steering, heard=heard
-    )
+    return Rig(agent=agent, transcript=transcript, journal=journal, results=results, queue=queue, heard=heard)

@@ -11,7 +11,7 @@ from rig import Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
 from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
-from shoal.core.budget import Limits
+from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
 from shoal.core.errors import BudgetError, StoreError
 from shoal.core.events import (
@@ -172,7 +172,7 @@ async def test_what_arrives_while_tools_run_is_given_at_the_next_boundary() -> N
 
     @tool
     async def work() -> str:
-        steered[0].steering.push("use tabs instead")
+        steered[0].steer("use tabs instead")
         return "worked"
 
     seen: list[Message] = []
@@ -193,7 +193,7 @@ async def test_what_arrives_at_the_end_of_a_turn_is_answered_in_the_same_turn() 
     def mind(request: Request) -> str:
         if "second" in request.messages[-1].text:
             return "answered both"
-        made.steering.push("a second thing")
+        made.steer("a second thing")
         return "answered one"
 
     made = rig(mind)

@@ -19,6 +19,7 @@ from shoal.core.events import (
     Answered,
     Asked,
     AssistantSaid,
+    BudgetWarned,
     Discarded,
     Event,
     Finished,
@@ -196,14 +197,18 @@ def test_a_call_that_was_asked_about_has_one_line_on_a_terminal() -> None:
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
 
 
+HALF = "  50 % of the budget is spent: 2 requests of 4 requests"
+
+
 def test_a_note_leaves_the_running_call_one_line() -> None:
     screen = on_terminal(
         started("a", "Bash", "make"),
         Noted(agent=LEAD, text="Something to know."),
+        BudgetWarned(agent=LEAD, limit="requests", percent=50, spent=2, of=4),
         returned("a", "Bash", "", exit_code=0),
         finished("a", "Bash"),
     )
-    assert screen.lines == ["  Something to know.", "● Bash make  → exit 0", ""]
+    assert screen.lines == ["  Something to know.", HALF, "● Bash make  → exit 0", ""]
 
 
 def test_a_call_stays_one_line_however_much_it_says() -> None:

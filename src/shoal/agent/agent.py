@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from shoal.agent.conversation import Conversation
-from shoal.core.budget import Purse
+from shoal.core.accounts import Account
 from shoal.core.clock import Clock
 from shoal.core.entries import Billing
 from shoal.core.events import Event, MessageAdded, Speaker
@@ -68,7 +68,7 @@ class Agent(Struct, kw_only=True):
     conversation: Conversation
     surroundings: Surroundings
     permissions: Permissions
-    purse: Purse
+    purse: Account
     inlet: Inlet
     tell: Tell
     clock: Clock
@@ -105,11 +105,15 @@ class Agent(Struct, kw_only=True):
         left = self.model.card.window - self.context_tokens - ROOM_FOR_ERROR
         return self.bounds.max_tokens if usual <= left else max(LEAST_ANSWER, left)
 
-    async def add(
-        self, message: Message, *, billing: Billing | None = None, meta: bool = False, summary: bool = False
-    ) -> None:
-        entry = self.conversation.add(message, billing=billing, meta=meta, summary=summary)
+    async def hear(self, message: Message, *, by: Speaker, delivered: str = "") -> None:
+        """Enter what somebody else says. Only a person's words are a prompt; the rest is marked as not."""
+        entry = self.conversation.add(message, meta=by == "runtime", delivered=delivered)
+        self.context_tokens += sum(map(weight, message.content))
+        await self.tell(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
+
+    async def add(self, message: Message, *, billing: Billing | None = None, meta: bool = False) -> None:
         if billing is None:
+            entry = self.conversation.add(message, meta=meta)
             self.context_tokens += sum(map(weight, message.content))
             await self.tell(
                 MessageAdded(
@@ -117,6 +121,7 @@ class Agent(Struct, kw_only=True):
                 )
             )
         else:
+            entry = self.conversation.add(message, billing=billing, meta=meta)
             self.context_tokens = billing.usage.total_tokens
             await self.tell(
                 MessageAdded(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from shoal.agent.agent import Agent
-from shoal.core.errors import ModelError, Transient
+from shoal.core.accounts import Reservation
+from shoal.core.caps import Refusal
+from shoal.core.errors import BudgetSpent, ModelError, Transient
 from shoal.core.events import Discarded, Heard, RequestFailed, RequestSent, RequestSettled
 from shoal.core.ids import RequestId
 from shoal.core.requests import (
@@ -21,10 +25,11 @@ from shoal.core.requests import (
 class _Ear:
     """Turns what is heard of an answer into events; a retried request is a new request."""
 
-    __slots__ = ("agent", "aloud", "request", "since")
+    __slots__ = ("agent", "aloud", "held", "request", "since")
 
-    def __init__(self, agent: Agent, *, aloud: bool) -> None:
+    def __init__(self, agent: Agent, held: Reservation, *, aloud: bool) -> None:
         self.agent = agent
+        self.held = held
         self.aloud = aloud
         self.request = RequestId("")
         self.since = 0.0
@@ -51,6 +56,8 @@ class _Ear:
     async def lost(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
         if not self.request:
             return
+        if billed:
+            self.agent.purse.write_off(self.held)
         event = RequestFailed(
             agent=self.agent.identity.agent,
             request=self.request,
@@ -63,12 +70,28 @@ class _Ear:
 
 
 async def ask(agent: Agent, request: Request, *, aloud: bool = True) -> tuple[Reply, RequestId]:
-    """The reply and the id of the request that brought it. Not `aloud`, its words are for nobody to hear."""
-    ear = _Ear(agent, aloud=aloud)
+    """The reply and the id of the request that brought it. Not `aloud`, its words are for nobody to hear.
+
+    Raises `BudgetSpent` where it may not be sent.
+    """
+    held = await agent.purse.hold(agent.model.card, agent.context_tokens, request.max_tokens)
+    if isinstance(held, Refusal):
+        raise BudgetSpent(held)
+    try:
+        return await _paid(agent, request, _Ear(agent, held, aloud=aloud))
+    finally:
+        agent.purse.release(held)
+
+
+async def _paid(agent: Agent, request: Request, ear: _Ear) -> tuple[Reply, RequestId]:
     try:
         reply = await agent.model.reply(request, ear.hear)
     except ModelError as error:
         await ear.lost(str(error), billed=isinstance(error, Transient) and error.billed, retry_in=None)
+        raise
+    except asyncio.CancelledError:
+        if ear.request:
+            agent.purse.write_off(ear.held)
         raise
     seconds = agent.clock.monotonic() - ear.since
     agent.api_seconds += seconds
@@ -76,7 +99,7 @@ async def ask(agent: Agent, request: Request, *, aloud: bool = True) -> tuple[Re
         request_id = ear.request
         await ear.lost("the provider reported no usage", billed=True, retry_in=None)
         return reply, request_id
-    cost = agent.purse.settle(agent.model.card, reply.usage)
+    cost = agent.purse.settle(ear.held, reply.usage)
     await agent.tell(
         RequestSettled(
             agent=agent.identity.agent,

@@ -1,10 +1,11 @@
-"""Running the tool calls of one message: reads side by side, everything else in order."""
+"""Running the tool calls of one message: what may run side by side does, everything else in order."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgr
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
 from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
-from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
 from shoal.wire.content import dump
 
 
@@ -26,7 +27,7 @@ class _Done(Struct, frozen=True):
     milliseconds: int
 
 
-async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
+async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
     """Give every call its result.
 
     Results enter the conversation in the order of the calls, each as soon as those before it are there:
@@ -38,20 +39,20 @@ async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
                 ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=_preview(call))
             )
         if len(group) == 1:
-            await _enter(agent, group[0], await _run(agent, group[0]))
+            await _enter(agent, group[0], await _run(agent, group[0], calls))
             continue
-        async with asyncio.TaskGroup() as reads:
-            tasks = [reads.create_task(_run(agent, call)) for call in group]
+        async with asyncio.TaskGroup() as together:
+            tasks = [together.create_task(_run(agent, call, calls)) for call in group]
             for call, task in zip(group, tasks, strict=True):
                 await _enter(agent, call, await task)
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
-    def reads(call: ToolUse) -> bool:
-        tool = agent.tools.get(call.name)
-        return tool is not None and tool.reads_only
+    def beside(call: ToolUse) -> bool:
+        tool = _named(agent, call.name)
+        return tool is not None and tool.side_by_side
 
-    for together, group in groupby(calls, key=reads):
+    for together, group in groupby(calls, key=beside):
         if together:
             yield list(group)
         else:
@@ -74,10 +75,10 @@ async def _enter(agent: Agent, call: ToolUse, done: _Done) -> None:
     )
 
 
-async def _run(agent: Agent, call: ToolUse) -> _Done:
+async def _run(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> _Done:
     since = agent.clock.monotonic()
     outcome = enterable(
-        await _outcome(agent, call), call, agent.surroundings.results, agent.bounds.result_limit
+        await _outcome(agent, call, calls), call, agent.surroundings.results, agent.bounds.result_limit
     )
     result = ToolResult(tool_use_id=call.id, content=outcome.content, is_error=outcome.is_error)
     await agent.tell(
@@ -88,8 +89,8 @@ async def _run(agent: Agent, call: ToolUse) -> _Done:
     return _Done(result, round((agent.clock.monotonic() - since) * 1000))
 
 
-async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
-    tool = agent.tools.get(call.name)
+async def _outcome(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Outcome:
+    tool = _named(agent, call.name)
     if tool is None:
         return failed(_no_such_tool(call.name, list(agent.tools)))
     if MALFORMED in call.input:
@@ -100,7 +101,7 @@ async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
     permitted = await _permitted(agent, call, tool)
     if isinstance(permitted, Outcome):
         return permitted
-    return await _guarded(agent, permitted, tool)
+    return await _guarded(tool, permitted, _site(agent, permitted, calls))
 
 
 async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outcome:
@@ -144,12 +145,12 @@ async def _refused(agent: Agent, call: ToolUse, reason: str) -> Outcome:
     return failed(f"{call.name} was not run: {reason}")
 
 
-async def _guarded(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
+async def _guarded(tool: Tool, call: ToolUse, site: Site) -> Outcome:
     try:
         if tool.deadline is None:
-            return await tool.run(call.input, _site(agent, call))
-        async with agent.clock.deadline(tool.deadline):
-            return await tool.run(call.input, _site(agent, call))
+            return await tool.run(call.input, site)
+        async with site.clock.deadline(tool.deadline):
+            return await tool.run(call.input, site)
     except TimeoutError:
         return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
     except StoreError:
@@ -160,13 +161,14 @@ async def _guarded(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
         return failed(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _site(agent: Agent, call: ToolUse) -> Site:
+def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
     async def progress(text: str) -> None:
         await agent.tell(ToolProgress(agent=agent.identity.agent, call=call.id, text=text))
 
     around = agent.surroundings
     return Site(
         call_id=call.id,
+        calls=calls,
         agent=agent.identity,
         workspace=around.workspace,
         processes=around.processes,
@@ -177,7 +179,13 @@ def _site(agent: Agent, call: ToolUse) -> Site:
         progress=progress,
         env=around.env,
         sandbox=around.sandbox,
+        unreadable=partial(agent.permissions.unreadable, call.name),
     )
+
+
+def _named(agent: Agent, name: str) -> Tool | None:
+    tool = agent.tools.get(name)
+    return agent.tools.get(ALIASES.get(name, "")) if tool is None else tool
 
 
 def _no_such_tool(name: str, known: list[str]) -> str:

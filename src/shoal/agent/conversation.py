@@ -55,7 +55,13 @@ class Conversation:
         self.last = last
 
     def add(
-        self, message: Message, *, billing: Billing | None = None, meta: bool = False, summary: bool = False
+        self,
+        message: Message,
+        *,
+        billing: Billing | None = None,
+        meta: bool = False,
+        summary: bool = False,
+        delivered: str = "",
     ) -> EntryId:
         entry = Said(
             id=self._ids.entry(),
@@ -65,6 +71,7 @@ class Conversation:
             billing=billing,
             meta=meta,
             summary=summary,
+            delivered=delivered,
         )
         self._transcript.append(entry)
         self.last = entry.id

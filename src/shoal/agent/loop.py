@@ -11,9 +11,10 @@ from shoal.agent.agent import Agent
 from shoal.agent.asking import ask
 from shoal.agent.calls import answer
 from shoal.agent.compaction import compact, is_full
+from shoal.core.caps import Limit, Refusal
 from shoal.core.entries import Billing
-from shoal.core.errors import ContextTooLong
-from shoal.core.events import PREVIEW, AssistantSaid, EndReason
+from shoal.core.errors import BudgetSpent, ContextTooLong
+from shoal.core.events import PREVIEW, AssistantSaid, EndReason, Speaker
 from shoal.core.ids import RequestId
 from shoal.core.messages import Message, user
 from shoal.core.requests import Reply
@@ -27,17 +28,45 @@ class Ended(Struct, frozen=True, kw_only=True):
     text: str = ""
     detail: str = ""
     requests: int = 0
+    limit: Limit | None = None
+    """Which limit it was, of `budget` and of a `deadline` that a budget sets."""
 
 
-async def run(agent: Agent, prompt: Message) -> Ended:
-    await agent.add(prompt)
+async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
+    """Without a prompt it goes on from what has arrived. A limit ends it so that it can go on later."""
+    seconds = agent.purse.begin()
+    replies = agent.replies
+    try:
+        if prompt is not None:
+            await agent.hear(prompt, by=by)
+        await _arrived(agent)
+        if seconds is None:
+            return await _rounds(agent)
+        async with agent.clock.deadline(seconds):
+            return await _rounds(agent)
+    except BudgetSpent as spent:
+        return _refused(spent.refusal, agent.replies - replies)
+    except TimeoutError:
+        late = agent.purse.out_of_time()
+        if late is None:
+            raise
+        agent.conversation.interrupt()
+        return _refused(late, agent.replies - replies)
+    finally:
+        agent.purse.end()
+
+
+def _refused(refusal: Refusal, requests: int) -> Ended:
+    reason: EndReason = "deadline" if refusal.limit == "seconds" else "budget"
+    return Ended(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
+
+
+async def _rounds(agent: Agent) -> Ended:
     requests = cuts = 0
     parts: list[str] = []
     while True:
         if agent.bounds.max_turns is not None and requests >= agent.bounds.max_turns:
             return Ended(reason="max_turns", requests=requests, detail=f"stopped after {requests} requests")
-        if refusal := agent.purse.refusal():
-            return Ended(reason="budget", requests=requests, detail=refusal)
         if is_full(agent):
             await compact(agent, "auto")
 
@@ -57,13 +86,21 @@ async def run(agent: Agent, prompt: Message) -> Ended:
         elif reply.stop_reason == "pause_turn":
             continue
 
-        arrived = agent.inlet.take()
-        if arrived:
+        if await _arrived(agent):
             parts.clear()
-            await agent.add(Message(role="user", content=arrived))
         elif not calls:
             return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
         cuts = 0
+
+
+async def _arrived(agent: Agent) -> bool:
+    """Whether anything came; it is in the conversation then."""
+    came = False
+    while (item := agent.inlet.take()) is not None:
+        came = True
+        await agent.hear(Message(role="user", content=item.content), by=item.by, delivered=item.id)
+        agent.inlet.entered(item)
+    return came
 
 
 async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:

@@ -15,23 +15,28 @@ from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
+from shoal.app.crewing import Ground, Plans, make_crew
+from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep, settings_path
+from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
 from shoal.app.options import Options
+from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
+from shoal.app.purse import carry_over, open_purse
 from shoal.app.record import AgentsRecord
+from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
-from shoal.core.budget import Limits, Purse
+from shoal.core.budget import Purse
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, Ids
+from shoal.core.ids import LEAD, LEAD_KIND, Ids
 from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
@@ -40,8 +45,9 @@ from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
+from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
-from shoal.runs.inlet import Steering
+from shoal.runs.queue import Queue
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
@@ -62,11 +68,13 @@ class Parts(Struct, kw_only=True):
     """What a session is made of, for the session and the surfaces."""
 
     settings: Settings
+    definitions: Definitions
     agent: Agent
     workspace: LocalWorkspace
     permissions: RulePermissions
     desk: FileDesk
-    steering: Steering
+    queue: Queue
+    crew: AgentCrew
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -75,6 +83,8 @@ class Parts(Struct, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
+    left_over: LeftOver | None
+    """What an earlier process of this session did not come to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -108,6 +118,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
     remarks = checked(settings, cwd)
+    given = given_definitions(options.agents, cwd)
+    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
     ids = Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
@@ -130,17 +142,43 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    planning = Planning(
-        reach.permissions,
-        directory=settings.home / "plans",
-        ids=ids.branch(),
-        approver=lambda: settings.own.plan_approver,
-        write=write_whole,
+    plan_ids = ids.branch()
+    plans = Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=plan_ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
     )
-    tools = all_tools(reach.shells, between, (*plan_tools(planning), *options.tools))
+    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
-    steering = Steering()
+    queue = Queue(session.entered)
+    purse = _purse(options, settings, model, record, session)
+    bounds = _bounds(options, settings)
+    crew = make_crew(
+        Ground(
+            options=options,
+            settings=settings,
+            definitions=definitions,
+            subagents=_subagents(history) if options.persist else None,
+            directory=record.directory,
+            bounds=bounds,
+            purse=purse,
+            queue=queue,
+            ids=ids.branch(),
+            choose=choose,
+            tell=session.tell,
+            emit=session.emit,
+            turn=lambda: session.turn,
+            plans=plans,
+        ),
+        tools,
+        reach.shells,
+    )
+    await leave.enter_async_context(crew)
     agent = Agent(
         identity=identity,
         model=model,
@@ -163,28 +201,41 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             env=settings.tool_environment,
         ),
         permissions=reach.permissions,
-        purse=Purse(_limits(options, settings), model.card),
-        inlet=steering,
+        purse=purse.account(LEAD, LEAD_KIND),
+        inlet=queue.inlet(LEAD),
         tell=session.tell,
         clock=options.clock,
         ids=ids,
-        bounds=_bounds(options, settings),
+        bounds=bounds,
     )
+    crew.led_by(agent)
+    left = _left_over(options, settings, history, record, ids)
+    purse.carry_started(left.agents if left else 0)
     return Parts(
         settings=settings,
+        definitions=definitions,
         agent=agent,
         workspace=reach.workspace,
         permissions=reach.permissions,
         desk=reach.desk,
-        steering=steering,
+        queue=queue,
+        crew=crew,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
         past=_past(options, settings, history),
         choose=choose,
         interrupted=history.interrupted,
-        turns_before=history.turns,
-        notes=(*settings.warnings, *remarks, *unknown_rules(flags, tools), *history.notes),
+        left_over=left,
+        turns_before=max(history.turns, left.turns if left else 0),
+        notes=(
+            *settings.warnings,
+            *remarks,
+            *(warning for parsed in given for warning in parsed.warnings),
+            *definitions.unusable(),
+            *unknown_rules(flags, tools),
+            *history.notes,
+        ),
         started=started,
     )
 
@@ -221,9 +272,9 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
-    confined = sandbox(settings, workspace, record.directory, session.note)
-    shells.confine(confined)
     permissions = _permissions(options, settings, workspace, record.directory, session)
+    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
+    shells.confine(confined)
     permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
@@ -315,7 +366,7 @@ def _permissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
         standing=live,
-        readable=[directory / "results"],
+        readable=[directory / "results", documents_directory()],
         home=settings.home,
         answers=_answers(settings, workspace.root, session),
         may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
@@ -325,10 +376,13 @@ def _permissions(
 def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
     def kept(update: Suggestion) -> None:
         try:
-            keep(update, settings_path(update.destination, settings, cwd))
+            if keep_answer(update, settings, cwd):
+                return
+            why = "the settings of this project are not trusted. See `shoal trust --show`."
         except ShoalError as error:
-            session.note(f"It could not be kept, and holds for this session alone: {error}")
-            answers.add(update)
+            why = str(error)
+        session.note(f"It could not be kept, and holds for this session alone: {why}")
+        answers.add(update)
 
     answers = SessionAnswers(kept, session.note)
     return answers
@@ -344,9 +398,33 @@ def _between_agents(
     return between
 
 
-def _limits(options: Options, settings: Settings) -> Limits:
-    own = settings.own
-    return Limits(max_usd=own.max_budget_usd if options.max_budget_usd is None else options.max_budget_usd)
+def _left_over(
+    options: Options, settings: Settings, history: History, record: _Record, ids: Ids
+) -> LeftOver | None:
+    if not history.turns or not options.persist:
+        return None
+    places = Places(
+        journal=record.directory / "journal.jsonl",
+        subagents=_subagents(history),
+        outputs=record.directory / "tasks",
+        results=record.directory / "results",
+        report_tokens=settings.own.report_tokens,
+    )
+    told = Told(delivered=history.delivered, answered=history.answered)
+    return left_over(places, told, ids.branch())
+
+
+def _subagents(history: History) -> Path:
+    return history.transcript.with_suffix("") / "subagents"
+
+
+def _purse(options: Options, settings: Settings, model: Model, record: _Record, session: Session) -> Purse:
+    """Of the whole tree, with the account of its lead."""
+    purse = open_purse(options, settings.own, session.emit)
+    if isinstance(record.journal, FileJournal):
+        carry_over(purse, record.journal.path)
+    purse.account(LEAD, LEAD_KIND).admit(model.card)
+    return purse
 
 
 def _bounds(options: Options, settings: Settings) -> Bounds:

@@ -33,9 +33,16 @@ _DOORS = (".X11-unix", ".ICE-unix")
 
 
 def sandbox(
-    settings: Settings, workspace: LocalWorkspace, record: Path, note: Callable[[str], None]
+    settings: Settings,
+    workspace: LocalWorkspace,
+    record: Path,
+    note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """`record` is the directory of the session's own record, out of reach but for its results."""
+    """`record` is the directory of the session's own record, out of reach but for its results.
+
+    `withheld` says what rules keep from being read.
+    """
     wanted = settings.own.sandbox
     environ = settings.tool_environment
     return ChosenSandbox(
@@ -44,14 +51,18 @@ def sandbox(
             insists=_insists(wanted),
             auto_allow=wanted.auto_allow,
         ),
-        confines=lambda: confines(settings, environ, workspace, record),
+        confines=lambda: confines(settings, environ, workspace, record, withheld()),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
 
 
 def confines(
-    settings: Settings, environ: dict[str, str], workspace: LocalWorkspace, record: Path
+    settings: Settings,
+    environ: dict[str, str],
+    workspace: LocalWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
 ) -> Confines:
     wanted = settings.own.sandbox
     person = Path(environ.get("HOME") or "/")
@@ -72,6 +83,7 @@ def confines(
             *_lifted((*_secrets(settings, person), record), named),
             *(_path(text, person, workspace.root) for text in wanted.hidden),
         ),
+        withheld=tuple(_hideable(withheld, [*work, *_temporary(environ), *named], person)),
         doors=_lifted([*_doors(environ)], named),
         shown=(record / "results",),
         network=wanted.network,
@@ -84,8 +96,9 @@ async def worktree_sandbox(
     workspace: WorktreeWorkspace,
     record: Path,
     note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """For the commands of an agent in a worktree, which it holds in there; `record` as for `sandbox`.
+    """For the commands of an agent in a worktree, which it holds in there; the rest as for `sandbox`.
 
     Raises `WorktreeError` where nothing can, unless the settings allow the weaker guard: then rules judge
     commands, as they do without a sandbox, and only the file tools are held to the worktree.
@@ -95,7 +108,7 @@ async def worktree_sandbox(
         Wish(
             enabled=bool(wanted.enabled), insists=not weak or _insists(wanted), auto_allow=wanted.auto_allow
         ),
-        confines=lambda: worktree_confines(settings, worktree, workspace, record),
+        confines=lambda: worktree_confines(settings, worktree, workspace, record, withheld()),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
@@ -109,10 +122,14 @@ async def worktree_sandbox(
 
 
 def worktree_confines(
-    settings: Settings, worktree: Worktree, workspace: WorktreeWorkspace, record: Path
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
 ) -> Confines:
     """The worktree and what a commit in it writes; the lead's checkout and its repository are sealed."""
-    usual = confines(settings, settings.tool_environment, workspace, record)
+    usual = confines(settings, settings.tool_environment, workspace, record, withheld)
     sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
     beside = [path for path in usual.writable if not _inside(Path(os.path.realpath(path)), sealed)]
     return replace(
@@ -195,7 +212,7 @@ def _secrets(settings: Settings, person: Path) -> Iterator[Path]:
     # Keys between processes, the record of other sessions, and the socket on which a run is told what to do.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in settings.documents:
+    for document in (*settings.documents, *(each.document for each in settings.left_out)):
         env = document.raw.get("env")
         if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
             yield document.path
@@ -212,6 +229,14 @@ def _doors(environ: dict[str, str]) -> Iterator[Path]:
     if environ.get("SSH_AUTH_SOCK"):
         yield Path(environ["SSH_AUTH_SOCK"])
     yield from (Path("/var/run/docker.sock"), Path("/var/lib/docker"))
+
+
+def _hideable(paths: Sequence[Path], work: Sequence[Path], person: Path) -> Iterator[Path]:
+    """Those without which commands still run: they hold no place of the work, and nothing of the system."""
+    for path in paths:
+        inside = any(path.is_relative_to(place) for place in (*work, person))
+        if inside and not any(place.is_relative_to(path) for place in (*work, person)):
+            yield path
 
 
 def _lifted(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:

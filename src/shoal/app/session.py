@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,28 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
+from shoal.core.agents import Glimpse
+from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
+    AgentEnded,
     Event,
     Finished,
     Journaled,
     Noted,
+    Notified,
+    Queued,
     SessionEnded,
     SessionStarted,
     TurnEnded,
     TurnStarted,
+    Withdrawn,
 )
 from shoal.core.identity import assume
-from shoal.core.ids import SessionId
-from shoal.core.messages import Message, user
+from shoal.core.ids import LEAD, SessionId
+from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.wire.control import Command, Interrupt, SetModel, SetPermissionMode, Stop
 
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
     from shoal.app.undo import TurnTaken
     from shoal.workspaces.checkpoints import UndoReport
 
+GATHERED_WITHIN = 0.05
+"""Seconds in which what arrives is taken up in one turn."""
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -75,6 +83,8 @@ class Session:
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
+        self.cut_short: tuple[Glimpse, ...] = ()
+        """Agents that were at work when the deadline passed."""
         self.notes: list[str] = []
         """What a person should know about how the session came up."""
 
@@ -95,6 +105,7 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
+            self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
@@ -106,6 +117,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.parts.crew.stop_all("the session ended")
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
@@ -120,8 +132,8 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message) -> Turn:
-        """Start a turn; its events come as they happen."""
+    def run(self, prompt: str | Message | None) -> Turn:
+        """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
         message = user(prompt) if isinstance(prompt, str) else prompt
@@ -129,9 +141,50 @@ class Session:
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
         return Turn(channel, task, self.interrupt)
 
+    async def next_turn(self) -> Turn | None:
+        """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
+
+        At the session's deadline those that still work are stopped and are in `cut_short`.
+        """
+        crew, queue = self.parts.crew, self.parts.queue
+        try:
+            async with self.agent.clock.deadline(self._time_left()):
+                if not queue.size(LEAD):
+                    await self._something(crew.quiet(), queue.arrival(LEAD))
+                if crew.working and queue.size(LEAD):
+                    # Several that end about now are heard of in one turn.
+                    await self._something(crew.quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
+        except TimeoutError:
+            self.cut_short = await crew.stop_all("the deadline has passed")
+            return None
+        return self.run(None) if queue.size(LEAD) else None
+
+    async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
+        """Until one of them is over."""
+        tasks = [self._tasks.create_task(each) for each in awaited]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self.parts.steering.push(text)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
+        self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
+        self.parts.queue.put(item)
+
+    def unheard(self) -> tuple[str, ...]:
+        """What the person said too late for the agent to hear; it is the caller's now."""
+        said = self.parts.queue.take_prompts(LEAD)
+        for item in said:
+            self.emit(Withdrawn(agent=LEAD, item=item.id))
+        return tuple(block.text for item in said for block in item.content if isinstance(block, Text))
+
+    def entered(self, item: Item) -> None:
+        """Something that waited for an agent is in its conversation."""
+        if item.mode == "task-notification":
+            self.emit(Notified(agent=item.to, completion=item.id))
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
@@ -197,7 +250,8 @@ class Session:
                 await self.interrupt()
                 return {"stopping": True}
             case _:
-                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": self.agent.purse.usd}
+                usd = self.agent.purse.tree.usd
+                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": usd}
 
     def emit(self, event: Journaled) -> None:
         """Tell an event from code that cannot wait."""
@@ -228,6 +282,10 @@ class Session:
                 version=parts.version,
             )
         )
+        if parts.left_over is not None:
+            for completion in parts.left_over.cut_off:
+                self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
@@ -243,11 +301,12 @@ class Session:
         if self.parts.debug is not None:
             self.parts.debug.note(event)
 
-    async def _take_turn(self, prompt: Message, channel: Channel) -> None:
+    async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
+        purse = agent.purse.tree
         assume(agent.identity)
         self.turn += 1
-        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, agent.purse.usage
+        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies
         error: Exception | None = None
         try:
@@ -260,11 +319,12 @@ class Session:
                 Finished(
                     agent=agent.identity.agent,
                     reason=ended.reason,
+                    limit=ended.limit,
                     text=ended.text,
                     detail=ended.detail,
                     requests=ended.requests,
-                    usage=agent.purse.usage - usage_before,
-                    cost_usd=agent.purse.usd if agent.purse.priced else None,
+                    usage=purse.usage - usage_before,
+                    cost_usd=purse.usd if purse.priced else None,
                     duration_ms=milliseconds,
                     duration_api_ms=round((agent.api_seconds - api_before) * 1000),
                     error=error,
@@ -275,7 +335,7 @@ class Session:
             self._interrupted = False
             channel.close()
 
-    async def _guarded(self, prompt: Message) -> tuple[Ended, Exception | None]:
+    async def _guarded(self, prompt: Message | None) -> tuple[Ended, Exception | None]:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
@@ -283,7 +343,7 @@ class Session:
                 TurnStarted(
                     agent=self.agent.identity.agent,
                     turn=self.turn,
-                    prompt=prompt.text[:PREVIEW],
+                    prompt="" if prompt is None else prompt.text[:PREVIEW],
                     after=self.agent.conversation.last,
                 )
             )

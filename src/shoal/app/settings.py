@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.standing import standing_rules
+from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
 from shoal.core.secrets import Secrets
 from shoal.policy.rules import Standing
@@ -71,6 +72,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     access: Access
     model: str | None
     """As the environment or a file names it; None where neither does."""
+    subagent_model: str | None
+    """For every agent that an agent starts, whatever its definition says; None where nobody set it."""
     permissions: Rules
     env: Mapping[str, str]
     """Variables that the settings give to tools."""
@@ -81,7 +84,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     """The environment of this process, as it was."""
     documents: tuple[Document, ...]
-    """The files read, the strongest first."""
+    """The files read, the strongest first, without what is left out for lack of trust."""
+    widening: tuple[Widening, ...]
+    """What of the project's own files needs a person's trust, whether it has it or not."""
     standing: Standing
     """The permission rules of all of them, each with the place it stands at."""
 
@@ -90,14 +95,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def origin(self, key: str) -> str:
         """Where a value comes from, for a key like `model`, `shoal.compact_at` or `permissions.allow`."""
-        variables = {"home": _HOMES, "model": _MODELS}.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
+        variables = _CHOICES.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
         for keys in _places(key):
             found = [document for document in self.documents if holds(document, keys)]
-            if keys[0] == "env" and key in _VARIABLES:
-                found = [document for document in found if document.trusted]
+            if keys[0] == "env" and (key in _VARIABLES or key == "subagent_model"):
+                found = [document for document in found if document.is_persons]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.place(keys) for document in found) or "default"
             if found:
@@ -124,7 +129,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     def secrets(self) -> Secrets:
         """What must not be written down."""
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
-        return Secrets({**self.tool_environment, **{_VARIABLES[name]: given[name] for name in given}})
+        left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
+        named = {_VARIABLES[name]: value for name, value in given.items()}
+        return Secrets({**left_out, **self.tool_environment, **named})
+
+    @property
+    def left_out(self) -> tuple[Widening, ...]:
+        return tuple(each for each in self.widening if each.trust != "trusted")
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -137,11 +148,15 @@ def _excepted(host: str, exceptions: str) -> bool:
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+_CHOICES = {"home": _HOMES, "model": _MODELS, "subagent_model": _SUBAGENT_MODELS}
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
     if key == "model":
         return (("shoal", "model"), *(("env", variable) for variable in _MODELS), ("model",))
+    if key == "subagent_model":
+        return tuple(("env", variable) for variable in _SUBAGENT_MODELS)
     if key in _VARIABLES:
         return (("env", _VARIABLES[key]),)
     return (tuple(key.split(".")),)
@@ -157,9 +172,12 @@ def load_settings(
     """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    documents = tuple(_documents(home, cwd, given, managed))
-    known = known_part(merged(documents))
-    trusted = known_part(merged([document for document in documents if document.trusted]))
+    read = tuple(_documents(home, cwd, given, managed))
+    trust = judged(read, home, cwd)
+    documents = trust.documents
+    if documents != read:
+        standing_rules(read, cwd)  # a mistake is told whether it counts or not
+    known, trusted = known_part(merged(documents)), persons_part(documents)
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
@@ -170,6 +188,7 @@ def load_settings(
         home=home,
         access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
         model=named or known.shoal.model or configured or known.model,
+        subagent_model=next((reachable[name] for name in _SUBAGENT_MODELS if reachable.get(name)), None),
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
@@ -182,10 +201,12 @@ def load_settings(
         warnings=(
             *refused,
             *loosened,
+            *trust.warnings,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,
         documents=documents,
+        widening=trust.widening,
         standing=standing_rules(documents, cwd),
     )
 

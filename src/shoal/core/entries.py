@@ -31,6 +31,8 @@ class Said(Struct, frozen=True, kw_only=True):
     """Said by the runtime, not by a person: a summary, an interruption, a notification."""
     summary: bool = False
     """The first message after a compaction."""
+    delivered: str = ""
+    """The identity of what was delivered with it, so that it is delivered once."""
 
 
 class Compacted(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ ShoalError
 │   ├── BadRequest                other 4xx
 │   ├── BadReply                  an answer we cannot read
 │   └── ReplayMismatch            a replayed run was asked something else
+├── AgentRefused                  an agent that cannot be started or reached; its text is for the model
 ├── NoModel                       nothing is configured
 ├── StoreError                    the record cannot be written or read
 │   └── NoSuchSession
@@ -26,7 +27,10 @@ ShoalError
 │   ├── TaskRefused               not found, a cycle, a stale attempt, an illegal move
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
+├── BadDefinition                 an agent's definition that cannot be used
+├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
+│   └── BudgetSpent               a request that is not sent, because a limit is reached
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
@@ -37,7 +41,14 @@ ShoalError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.core.definitions import Problem
+
+from shoal.core.caps import Refusal
 
 
 class ShoalError(Exception):
@@ -110,6 +121,9 @@ class BadReply(ModelError): ...
 class ReplayMismatch(ModelError): ...
 
 
+class AgentRefused(ShoalError): ...
+
+
 class NoModel(ShoalError): ...
 
 
@@ -150,7 +164,42 @@ class SettingsError(ShoalError):
         self.line = line
 
 
+class BadDefinition(ShoalError):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+    @property
+    def path(self) -> Path | None:
+        return self.problem.source.path
+
+    @property
+    def line(self) -> int | None:
+        return self.problem.line
+
+    @property
+    def field(self) -> str | None:
+        return self.problem.field
+
+
+class UnknownAgent(ShoalError):
+    def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
+        meant = f" Is {' or '.join(close)} meant?" if close else ""
+        super().__init__(f"There is no agent {name!r}.{meant} There are: {', '.join(known)}.")
+        self.name = name
+        self.known = tuple(known)
+        self.close = tuple(close)
+
+
 class BudgetError(ShoalError): ...
+
+
+class BudgetSpent(BudgetError):
+    """The conversation is as it was before the request."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
 
 
 class MissingExtra(ShoalError):

@@ -6,11 +6,14 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.agents import Completion, KeptWork
+from shoal.core.caps import Limit
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import Message, ToolResult
 from shoal.core.questions import Answer, Question
 from shoal.core.usage import Usage
 
+Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 PREVIEW = 200
 """Characters of a text that an event carries; the whole of it is in the transcript."""
 
@@ -127,10 +130,75 @@ class Undone(Journaled, frozen=True):
     left_alone: tuple[str, ...] = ()
 
 
+class AgentStarted(Journaled, frozen=True):
+    """An agent began its job, or was resumed to go on with it."""
+
+    kind: str
+    name: str
+    description: str
+    parent: AgentId
+    call: str
+    depth: int
+    model: str
+    mode: str
+    background: bool
+    cwd: str
+    tools: tuple[str, ...] = ()
+    color: str | None = None
+    isolation: str | None = None
+    resumed: bool = False
+
+
+class AgentMoved(Journaled, frozen=True):
+    """It runs in the background from here on; nobody waits for it."""
+
+
+class AgentEnded(Journaled, frozen=True):
+    completion: Completion
+
+
+class WorkKept(Journaled, frozen=True):
+    """The agent left work in a worktree."""
+
+    work: KeptWork
+
+
+class Notified(Journaled, frozen=True):
+    """This agent has been told of a completion: by the queue, or by the tool call named."""
+
+    completion: str
+    call: str = ""
+
+
+class Queued(Journaled, frozen=True):
+    """Something waits for this agent; its transcript tells when it got it."""
+
+    item: str
+    by: Speaker
+    text: str
+
+
+class Withdrawn(Journaled, frozen=True):
+    """What waited for this agent waits no longer, and was not delivered."""
+
+    item: str
+
+
 class Noted(Journaled, frozen=True):
     """Something a person should know: a torn line dropped, a setting ignored."""
 
     text: str
+
+
+class BudgetWarned(Journaled, frozen=True):
+    """So many percent of a limit are spent; each mark is told once."""
+
+    limit: Limit
+    percent: int
+    spent: float
+    of: float
+    whose: str = ""
+    """The type or the agent whose limit it is; nothing for the whole tree."""
 
 
 EndReason: TypeAlias = Literal[
@@ -163,9 +231,6 @@ class Discarded(Live, frozen=True):
     reason: str
     retry_in: float
     attempt: int
-
-
-Speaker: TypeAlias = Literal["person", "model", "tool", "runtime"]
 
 
 class MessageAdded(Live, frozen=True):
@@ -204,4 +269,6 @@ class Finished(Live, frozen=True):
     cost_usd: float | None
     duration_ms: int
     duration_api_ms: int
+    limit: Limit | None = None
+    """Which limit of the purse ended it, if one did."""
     error: Any = None

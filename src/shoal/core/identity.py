@@ -16,6 +16,9 @@ class Identity(Struct, frozen=True, kw_only=True):
     team: str | None = None
     color: str | None = None
     parent: AgentId | None = None
+    kind: str = "lead"
+    depth: int = 0
+    """How many agents stand between it and the person."""
 
     @property
     def is_lead(self) -> bool:

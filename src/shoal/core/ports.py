@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
+from shoal.core.arrivals import Item
 from shoal.core.decisions import Decision
 from shoal.core.entries import Entry
 from shoal.core.events import Journaled
 from shoal.core.identity import Identity
-from shoal.core.messages import ContentBlock, ToolUse
+from shoal.core.messages import ToolUse
 from shoal.core.questions import Answer, Question
 from shoal.core.requests import Hear, Reply, Request
 from shoal.core.tools import Tool
@@ -58,13 +59,23 @@ class Results(Protocol):
 class Inlet(Protocol):
     """What arrived for an agent while it worked; looked into at every tool-round boundary."""
 
-    def take(self) -> tuple[ContentBlock, ...]: ...
+    def take(self) -> Item | None:
+        """The next one. It enters the conversation before anything else is awaited."""
+        ...
+
+    def entered(self, item: Item) -> None:
+        """It is on the transcript."""
+        ...
 
 
 class Permissions(Protocol):
     def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision: ...
 
     def remember(self, call: ToolUse, answer: Answer) -> None: ...
+
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        """For a search that may go through `top`: whether a file there is not for it. All are real paths."""
+        ...
 
 
 class Desk(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.identity import Identity
-from shoal.core.messages import Image, Text
+from shoal.core.messages import Image, Text, ToolUse
 from shoal.core.requests import ToolSchema
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from shoal.core.sandbox import Sandbox
 
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+ALIASES = {"Task": "Agent"}
+"""Names that models know for tools that have another name here."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -33,10 +37,16 @@ def failed(why: str) -> Outcome:
     return Outcome(content=why, is_error=True)
 
 
+def all_readable(top: str) -> Callable[[str], bool]:
+    return lambda _: False
+
+
 class Site(Struct, frozen=True, kw_only=True):
     """Everything one tool call may reach."""
 
     call_id: str
+    calls: tuple[ToolUse, ...] = ()
+    """All calls of the message that this one is part of."""
     agent: Identity
     workspace: Workspace
     processes: Processes
@@ -48,6 +58,8 @@ class Site(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
     """Holds the commands of this agent, in place of what holds those of the session."""
+    unreadable: Callable[[str], Callable[[str], bool]] = all_readable
+    """For a search below a directory: whether a file there is not for it. All are real paths."""
 
 
 class Tool(Protocol):
@@ -56,7 +68,12 @@ class Tool(Protocol):
 
     @property
     def reads_only(self) -> bool:
-        """Reads run side by side; everything else runs in the order of the calls."""
+        """Whether a call changes nothing."""
+        ...
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether a call may run beside its neighbours; reads may, and what keeps its own order."""
         ...
 
     @property

@@ -39,6 +39,24 @@ class Usage(Struct, frozen=True, kw_only=True):
         return self.prompt_tokens + self.output_tokens
 
 
+class Spent(Struct, frozen=True, kw_only=True):
+    """What some requests cost together."""
+
+    requests: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    unpriced: int = 0
+    """Requests whose price nobody knows; `usd` is without them."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            requests=self.requests + other.requests,
+            usage=self.usage + other.usage,
+            usd=self.usd + other.usd,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+
 class Price(Struct, frozen=True, kw_only=True):
     """US dollars per million tokens."""
 

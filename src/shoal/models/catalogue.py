@@ -84,6 +84,22 @@ def resolve(
     return Resolved(chosen, model, card_of(chosen, model, own=own))
 
 
+def names_of(card: ModelCard) -> set[str]:
+    """The names that mean the model that runs already, to somebody who runs on it.
+
+    An alias does where the model is of its family. So does every alias where the provider has no model for
+    it, and where no list has the model: on a server of one's own, a maker's other models are not to be had.
+    """
+    aliases = _catalogue().aliases.get(card.provider, {}) if _rows(card.provider, card.id) else {}
+    others = {alias for alias, model in aliases.items() if _family(model) != _family(card.id)}
+    return {card.id, f"{card.provider}:{card.id}"} | (_alias_names() - others)
+
+
+def beside(name: str, card: ModelCard) -> str:
+    """The name, for `resolve`: a bare alias is one of the provider of the model that runs already."""
+    return f"{card.provider}:{name}" if name in _catalogue().aliases.get(card.provider, {}) else name
+
+
 def card_of(provider: str, model: str, *, own: Mapping[str, CardEntry] | None = None) -> ModelCard:
     """What is known about the model; the person's own rows come before ours."""
     known: dict[str, Any] = {}
@@ -124,6 +140,12 @@ def version_of(model: str) -> tuple[int, int]:
     numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 2]
     major, minor = (*numbers, 0, 0)[:2]
     return major, minor
+
+
+def _family(model: str) -> str:
+    """claude-sonnet for claude-sonnet-4-5-20250929 and for claude-3-7-sonnet-latest."""
+    words = re.split(r"[-.@:]", _DATED.sub("", model))
+    return "-".join(word for word in words if not word.isdigit())
 
 
 def _alias_names() -> set[str]:

@@ -37,11 +37,16 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """The turns that are part of the conversation as it stands."""
     model: str
     """The one that spoke last."""
+    delivered: frozenset[str]
+    """The identities of all that was ever delivered."""
+    answered: frozenset[str]
+    """The calls that ever got a result of their own."""
     notes: tuple[str, ...]
 
 
-def conversation(lines: Sequence[Read]) -> Conversation:
-    known = [line for line in lines if not line.agent]
+def conversation(lines: Sequence[Read], agent: str = "") -> Conversation:
+    """Of the session's own agent, or of one that it started."""
+    known = [line for line in lines if line.agent == agent]
     linked = {line.entry.id: line.entry for line in known if not isinstance(line.entry, Title)}
     links = [line.entry for line in known if not isinstance(line.entry, Title) and line.entry.id is not None]
     everything = [entry for entry in links if isinstance(entry, Said)]
@@ -68,6 +73,13 @@ def conversation(lines: Sequence[Read]) -> Conversation:
             if entry.id in inside
         ),
         model=billed[-1].model if billed else "",
+        delivered=frozenset(entry.delivered for entry in everything if entry.delivered),
+        answered=frozenset(
+            result.tool_use_id
+            for entry in everything
+            for result in _results(entry.message)
+            if result.content != INTERRUPTED
+        ),
         notes=tuple(notes),
     )
 
@@ -197,7 +209,8 @@ def _only_results(message: Message) -> bool:
 
 
 def _is_prompt(entry: Said) -> bool:
-    return entry.message.role == "user" and not (entry.meta or entry.summary or _results(entry.message))
+    said_later = entry.meta or entry.summary or bool(entry.delivered)
+    return entry.message.role == "user" and not (said_later or _results(entry.message))
 
 
 def _billed(said: Iterable[Said]) -> list[Billing]:

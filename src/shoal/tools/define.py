@@ -36,10 +36,12 @@ class FunctionTool:
         description: str,
         reads_only: bool,
         deadline: float | None,
+        beside: bool = False,
     ) -> None:
         parameters = _parameters(function)
         self.function = function
         self.reads_only = reads_only
+        self.side_by_side = reads_only or beside
         self.deadline = deadline
         self._parameters = {parameter.name: parameter for parameter in parameters}
         self._wants_site = _SITE in inspect.signature(function).parameters
@@ -78,6 +80,7 @@ def tool(
     description: str | None = None,
     reads_only: bool = False,
     deadline: float | None = 120,
+    beside: bool = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -87,11 +90,12 @@ def tool(
     description: str | None = None,
     reads_only: bool = False,
     deadline: float | None = 120,
+    beside: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of an async function, or of a plain one, which then runs in a thread.
 
     A parameter named `site` is given the call's `Site` and is hidden from the model. A string in `Annotated`
-    describes a parameter to the model.
+    describes a parameter to the model. `beside` lets calls run side by side though they change something.
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
@@ -101,6 +105,7 @@ def tool(
             description=description or _unwrapped(inspect.getdoc(function) or ""),
             reads_only=reads_only,
             deadline=deadline,
+            beside=beside,
         )
 
     return make if function is None else make(function)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.identity import Identity
 from shoal.core.ids import Ids
 from shoal.core.permissions import Mode
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied
@@ -92,14 +93,16 @@ class Planning:
             return ""
 
 
-def plan_tools(planning: Planning) -> tuple[Tool, ...]:
-    permissions = planning.permissions
+def plan_tools(planning_of: Callable[[Identity], Planning]) -> tuple[Tool, ...]:
+    """For any number of agents, each with plans of its own."""
 
     @tool(name="EnterPlanMode", deadline=None)
-    async def enter_plan_mode() -> str:
+    async def enter_plan_mode(site: Site) -> str:
         """Look and think before changing anything: until ExitPlanMode only reading is allowed.
 
         For work where the way is not clear yet, or where a wrong start would be costly."""
+        planning = planning_of(site.agent)
+        permissions = planning.permissions
         if permissions.mode == "plan":
             permissions.name_plan(str(planning.path))
             return f"You are in plan mode already. The plan's file is {planning.path}."
@@ -121,6 +124,8 @@ def plan_tools(planning: Planning) -> tuple[Tool, ...]:
 
         Where planning was asked of you, somebody approves the plan first. If it is not approved, you stay
         in plan mode: change the plan as they say and present it again."""
+        planning = planning_of(site.agent)
+        permissions = planning.permissions
         if permissions.mode != "plan":
             return Outcome(content="You are not in plan mode; go on.", data={"mode": permissions.mode})
         if plan is not None:

@@ -167,7 +167,15 @@ class Shells:
 
     async def stop_all(self) -> tuple[Shell, ...]:
         """The shells that were still running, now ended."""
-        running = tuple(shell for shell in self._shells.values() if shell.status == "running")
+        return await self._stop(tuple(self._shells.values()))
+
+    async def stop_those_of(self, agent: AgentId) -> tuple[Shell, ...]:
+        return await self._stop(tuple(shell for shell in self._shells.values() if shell.agent == agent))
+
+    async def _stop(self, shells: tuple[Shell, ...]) -> tuple[Shell, ...]:
+        running = tuple(shell for shell in shells if shell.status == "running")
+        if not running:
+            return ()
         async with asyncio.TaskGroup() as stopping:
             for shell in running:
                 stopping.create_task(shell.stop())

@@ -18,6 +18,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 WorktreeGuard: TypeAlias = Literal["sandbox", "weak"]
 Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
+Count: TypeAlias = Annotated[int, Meta(gt=0)]
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,15 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     max_output: Tokens | None = None
     images: bool | None = None
     tools: bool | None = None
+
+
+class AgentLimits(Struct, frozen=True, kw_only=True):
+    """None means no limit."""
+
+    usd: Dollars | None = None
+    tokens: Tokens | None = None
+    requests: Count | None = None
+    seconds: Seconds | None = None
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,6 +79,29 @@ class Own(Struct, frozen=True, kw_only=True):
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
     max_turns: Annotated[int, Meta(gt=0)] | None = None
     max_budget_usd: Dollars | None = None
+    """For the whole session with all its agents, as the four below."""
+    max_total_tokens: Tokens | None = None
+    max_requests: Count | None = None
+    max_seconds: Seconds | None = None
+    """From the start of this process."""
+    max_agents: Count | None = None
+    """Agents that may ever be started beside the lead."""
+    max_concurrent: Count = 20
+    """Agents that may run at once beside the lead."""
+    max_depth: Annotated[int, Meta(ge=0)] = 3
+    """How deep agents may start agents; 0 lets nobody start one."""
+    agent_limits: AgentLimits = AgentLimits()
+    """For each agent but the lead."""
+    agent_type_limits: dict[str, AgentLimits] = {}
+    """For all agents of a type together; seconds for each of them."""
+    fan_out_preview: Count | None = 8
+    """Agents that may be started at once without asking a person first; null never asks."""
+    background_agents: bool = True
+    """Whether agents may run in the background."""
+    auto_background: Annotated[float, Meta(ge=0)] = 120.0
+    """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
+    report_tokens: Annotated[int, Meta(ge=200)] = 1_000
+    """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False
@@ -109,7 +142,7 @@ class Document(Struct, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
     @property
-    def trusted(self) -> bool:
+    def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
         return self.kind not in ("local", "project")
 
@@ -151,9 +184,18 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
         ) from error
 
 
+_TYPES = ("shoal", "agent_type_limits")
+
+
 def unknown_keys(document: Document) -> Iterator[str]:
     """A sentence for each key under `shoal` that is none of ours."""
-    for way, known in ((("shoal",), Own), (("shoal", "sandbox"), SandboxSettings)):
+    limited = document.raw["shoal"]["agent_type_limits"] if holds(document, _TYPES) else {}
+    for way, known in (
+        (("shoal",), Own),
+        (("shoal", "sandbox"), SandboxSettings),
+        (("shoal", "agent_limits"), AgentLimits),
+        *(((*_TYPES, name), AgentLimits) for name in limited),
+    ):
         if holds(document, way):
             yield from _strangers(document, way, known.__struct_encode_fields__)
 

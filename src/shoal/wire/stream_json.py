@@ -65,6 +65,19 @@ class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="sy
     uuid: str
 
 
+class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """So many percent of a limit are spent; `whose` is a type or an agent, nothing for the whole run."""
+
+    subtype: Literal["budget_warning"] = "budget_warning"
+    limit: str
+    percent: int
+    spent: float
+    of: float
+    whose: str
+    session_id: str
+    uuid: str
+
+
 class AssistantLine(Line, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None

@@ -56,9 +56,10 @@ class Lines:
 
 
 def _said(entry: Said) -> bytes:
-    flags = b"%b%b" % (
+    flags = b"%b%b%b" % (
         b',"isMeta":true' if entry.meta else b"",
         b',"isCompactSummary":true' if entry.summary else b"",
+        b',"delivered":' + encode(entry.delivered) if entry.delivered else b"",
     )
     billing = entry.billing
     if billing is None:
@@ -179,6 +180,7 @@ def _read_said(raw: Raw) -> tuple[Said, tuple[str, ...]]:
         billing=_billing(raw) if message.role == "assistant" else None,
         meta=raw.get("isMeta") is True,
         summary=raw.get("isCompactSummary") is True,
+        delivered=_text(raw.get("delivered")),
     )
     return said, left_out
 

@@ -63,6 +63,12 @@ class LocalWorkspace:
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
 
+    def beside(self, changed: Callable[[int, Path], None]) -> LocalWorkspace:
+        """Another agent's view of the same files: it has read nothing yet."""
+        return LocalWorkspace(
+            self._root, granted=self._granted, cwd=self._cwd, checkpoints=self._checkpoints, changed=changed
+        )
+
     @property
     def root(self) -> Path:
         return self._root

@@ -35,3 +35,23 @@ def test_the_engine_asks_at_most_one_everyday_command_in_twenty(tmp_path):
     engine = _engine(tmp_path)
     asked = [command for command in harmless() if not _is_allowed(engine, command)]
     assert len(asked) <= 0.05 * len(harmless()), asked
+
+
+@pytest.mark.spec("PRM-05")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd .git/hooks && echo x > pre-commit",
+        "cd .git && ls | cat >> hooks/pre-commit",
+        "ls || cd .git/hooks && echo x 2>&1 > pre-commit",
+        "cd .git/hooks && { echo x; } > pre-commit",
+        "cd .git/hooks; echo x > pre-commit",
+        "trap 'echo x > hooks/pre-commit' EXIT; cd .git",
+        "eval \"trap 'ls > config' EXIT\"; cd .git",
+    ],
+)
+def test_where_output_goes_is_judged_from_the_directory_that_a_cd_leads_to(tmp_path, command):
+    (tmp_path / ".git/hooks").mkdir(parents=True)
+    engine = RulePermissions(LocalWorkspace(tmp_path), mode="acceptEdits")
+    assert _is_allowed(engine, "cd .git/hooks && echo x > /dev/null")
+    assert not _is_allowed(engine, command)

@@ -37,6 +37,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     turns: int
     prompts: tuple[Prompt, ...]
     model: str
+    delivered: frozenset[str]
+    answered: frozenset[str]
     notes: tuple[str, ...]
 
 
@@ -50,8 +52,8 @@ class Glance(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def read_session(path: Path) -> Loaded:
-    """Changes nothing: the file may belong to a session that is running."""
+def read_session(path: Path, agent: str = "") -> Loaded:
+    """Of the session's own agent, or of one it started. Changes nothing: its session may be running."""
     session = SessionId(path.stem)
     try:
         content = path.read_bytes()
@@ -60,7 +62,7 @@ def read_session(path: Path) -> Loaded:
     except OSError as error:
         raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
     lines, notes = _read(content)
-    talk = conversation(lines)
+    talk = conversation(lines, agent)
     return Loaded(
         session=session,
         path=path,
@@ -72,6 +74,8 @@ def read_session(path: Path) -> Loaded:
         turns=talk.turns,
         prompts=talk.prompts,
         model=talk.model,
+        delivered=talk.delivered,
+        answered=talk.answered,
         notes=(*notes, *talk.notes),
     )
 

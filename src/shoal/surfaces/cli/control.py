@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from shoal.app.session import Session
 from shoal.core.decisions import Mode
+from shoal.core.definitions import INHERIT, Definition
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.messages import Message, Text
@@ -61,8 +62,8 @@ class StreamInput:
 
     async def prompt(self) -> Message | None:
         """What to do next; None when stdin is closed and nothing waits."""
-        if late := self._session.parts.steering.take():
-            return Message(role="user", content=late)
+        if late := self._session.unheard():
+            return Message(role="user", content=tuple(Text(text=text) for text in late))
         while not self._waiting:
             if self._closed:
                 return None
@@ -116,7 +117,8 @@ class StreamInput:
     async def _done(self, subtype: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
         match subtype:
             case "initialize":
-                return {"commands": [], "agents": [], "output_style": "default", "account": {}}
+                agents = [_agent(definition) for definition in self._session.parts.definitions.all()]
+                return {"commands": [], "agents": agents, "output_style": "default", "account": {}}
             case "interrupt":
                 await self._session.interrupt()
             case "set_permission_mode":
@@ -132,6 +134,11 @@ def _model(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise BadLine('set_model needs "model": a name')
     return name
+
+
+def _agent(definition: Definition) -> dict[str, str]:
+    model = definition.model or INHERIT
+    return {"name": definition.name, "description": definition.description, "model": model}
 
 
 def _mode(name: object) -> Mode:

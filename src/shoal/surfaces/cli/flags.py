@@ -77,13 +77,26 @@ _MODEL = (
         help="Keep every reply for replay:FILE.",
     ),
 )
+_AGENTS = (Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
         ["--max-budget-usd"],
         type=click.FloatRange(min=0, min_open=True),
         metavar="USD",
-        help="Stop before a request once this much is spent.",
+        help="Stop before a request once the session with all its agents has spent this much.",
+    ),
+    Option(
+        ["--max-total-tokens"],
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The same for tokens, read and written.",
+    ),
+    Option(
+        ["--max-agents"],
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Start at most N agents beside the lead.",
     ),
     Option(["--deadline"], type=duration, metavar="TIME", help="Stop after this time: 90s, 10m, 2h."),
 )
@@ -163,6 +176,7 @@ _SETTINGS = (
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
     ("Model", _MODEL),
+    ("Agents", _AGENTS),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
     ("Input and output", _FORMS),
@@ -188,6 +202,19 @@ def names(values: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(name for value in values for name in value.replace(",", " ").split())
 
 
+def agents(value: str | None) -> str | None:
+    """What `--agents` holds, checked while the flag can still be named."""
+    if value is not None:
+        from shoal.app.definitions import given_definitions
+        from shoal.core.errors import BadDefinition
+
+        try:
+            given_definitions(value, Path.cwd())
+        except BadDefinition as error:
+            raise click.BadParameter(str(error), param_hint="--agents") from error
+    return value
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -203,11 +230,14 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         append_system_prompt=given["append_system_prompt"],
         max_turns=given["max_turns"],
         max_budget_usd=given["max_budget_usd"],
+        max_total_tokens=given["max_total_tokens"],
+        max_agents=given["max_agents"],
         deadline=given["deadline"],
         resume=given["resume"],
         continue_last=given["continue_last"],
         fork=given["fork"],
         session_id=given["session_id"],
+        agents=agents(given["agents"]),
         settings=given["settings"],
         record=given["record"],
         attended=attended,

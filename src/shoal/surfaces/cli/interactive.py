@@ -33,7 +33,9 @@ def interactive(options: Options, prompt: str | None) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
     from shoal.app.settings import find_home
+    from shoal.surfaces.cli.trust import ask_once
 
+    ask_once(options)
     return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd())))
 
 
@@ -103,7 +105,7 @@ def _farewell(screen: Screen, session: Session) -> None:
     screen.fresh_line()
     if session.turn == 0:
         return
-    purse = session.agent.purse
+    purse = session.agent.purse.tree
     screen.write(
         f"  {dollars(purse.usd if purse.priced else None)} · {count(purse.usage.total_tokens)} tokens\n", DIM
     )

@@ -27,8 +27,14 @@ class SubCommand(NamedTuple):
 COMMANDS = {
     "agents": SubCommand(
         "shoal.surfaces.cli.agents",
-        "Look at agents and what each may do.",
-        ("shoal agents show lead --permissions",),
+        "List, show, check and add agents.",
+        (
+            "shoal agents ls",
+            "shoal agents show Explore",
+            "shoal agents show lead --permissions",
+            "shoal agents validate .claude/agents",
+            "shoal agents new reviewer --user",
+        ),
     ),
     "ask": SubCommand(
         "shoal.surfaces.cli.ask",
@@ -92,6 +98,11 @@ COMMANDS = {
         "shoal.surfaces.cli.team",
         "List and show teams, or remove one.",
         ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
+    ),
+    "trust": SubCommand(
+        "shoal.surfaces.cli.trust",
+        "Let a project's own settings allow things.",
+        ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
     ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",

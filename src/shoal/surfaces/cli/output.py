@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.events import (
+    BudgetWarned,
     ConversationCompacted,
     Event,
     Finished,
@@ -122,7 +123,7 @@ class _Turn:
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
             usage=finished.usage,
-            model_usage=stream_json.model_usage(self.session.agent.purse.by_model),
+            model_usage=stream_json.model_usage(self.session.agent.purse.tree.by_model),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
             errors=() if done else (why,),
@@ -210,6 +211,8 @@ class StreamOutput:
                     compact_metadata=facts, session_id=session, uuid=str(uuid.uuid4())
                 )
                 await self.send(boundary)
+            case BudgetWarned():
+                await self.send(_budget_warning(event, session))
             case _:
                 pass
 
@@ -236,6 +239,18 @@ class StreamOutput:
             await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
 
 
+def _budget_warning(warned: BudgetWarned, session: str) -> stream_json.BudgetWarning:
+    return stream_json.BudgetWarning(
+        limit=warned.limit,
+        percent=warned.percent,
+        spent=warned.spent,
+        of=warned.of,
+        whose=warned.whose,
+        session_id=session,
+        uuid=str(uuid.uuid4()),
+    )
+
+
 def _init(session: Session) -> stream_json.Init:
     parts, agent = session.parts, session.agent
     return stream_json.Init(
@@ -244,6 +259,7 @@ def _init(session: Session) -> stream_json.Init:
         tools=tuple(agent.tools),
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
+        agents=[definition.name for definition in parts.definitions.all()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )

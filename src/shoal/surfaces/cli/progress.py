@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 
 from shoal.core.clock import Clock
 from shoal.core.events import (
+    BudgetWarned,
     ConversationCompacted,
     Discarded,
     Event,
@@ -19,6 +20,7 @@ from shoal.core.events import (
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
+from shoal.surfaces.cli.sentences import budget_warning
 
 BETWEEN_DRAWINGS = 0.1
 _WIDEST_PREVIEW = 100
@@ -102,5 +104,7 @@ def _told(event: Event) -> str | None:
             return f"the conversation was summarised at {tokens} tokens"
         case Noted(text=text):
             return f"note: {one_line(text)}"
+        case BudgetWarned():
+            return one_line(budget_warning(event))
         case _:
             return None

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
-from shoal.core.events import Finished
+from shoal.core.caps import Limit, amount
+from shoal.core.events import BudgetWarned, Finished
 from shoal.core.questions import MayRun
 
 NO_MODEL = """\
@@ -78,15 +79,32 @@ def ending(finished: Finished) -> str:
         case "max_turns":
             return f"The turn limit is reached: {finished.detail}. Allow more with --max-turns."
         case "budget":
-            return f"The budget is reached: {finished.detail}. Allow more with --max-budget-usd."
+            return f"The budget is reached: {finished.detail}. {_more(finished.limit)}"
         case "deadline":
-            return f"Stopped: {finished.detail}. Allow more time with --deadline."
+            more = "Allow more time with --deadline." if finished.limit is None else _more(finished.limit)
+            return f"Stopped: {finished.detail}. {more}"
         case "interrupted":
             return "Interrupted."
         case "model_error" | "store_error" | "error":
             if isinstance(finished.error, BaseException):
                 return explain(finished.error)
             return finished.detail or "The turn failed."
+
+
+def _more(limit: Limit | None) -> str:
+    match limit:
+        case "usd" | None:
+            return "Allow more with --max-budget-usd."
+        case "tokens":
+            return "Allow more with --max-total-tokens."
+        case _:
+            return f'Allow more with "max_{limit}" in settings.json under "shoal".'
+
+
+def budget_warning(warned: BudgetWarned) -> str:
+    whose = f" of {warned.whose}" if warned.whose else ""
+    spent, of = amount(warned.limit, warned.spent), amount(warned.limit, warned.of)
+    return f"{warned.percent} % of the budget{whose} is spent: {spent} of {of}"
 
 
 def how_to_go_on(session: str) -> str:

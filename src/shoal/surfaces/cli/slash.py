@@ -64,7 +64,7 @@ async def _compact(talk: Talk, wish: str) -> None:
 
 
 async def _cost(talk: Talk, _: str) -> None:
-    purse = talk.session.agent.purse
+    purse = talk.session.agent.purse.tree
     talk.telling.note(
         f"{dollars(purse.usd if purse.priced else None)} · "
         f"{count(purse.usage.prompt_tokens)} tokens in, {count(purse.usage.output_tokens)} out"

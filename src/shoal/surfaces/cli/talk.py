@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Asked, Event, Finished
-from shoal.core.messages import Text
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking
@@ -161,8 +160,7 @@ class Talk:
 
     def _go_on(self) -> None:
         """Say what was typed too late for the agent to hear; after a stop the person decides about it."""
-        unheard = [block.text for block in self.session.parts.steering.take() if isinstance(block, Text)]
-        text, self._waiting = "\n".join(unheard + self._waiting), []
+        text, self._waiting = "\n".join([*self.session.unheard(), *self._waiting]), []
         if not text or self._outcome is not None:
             return
         if self._stopped:

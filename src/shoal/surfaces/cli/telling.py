@@ -12,6 +12,7 @@ from shoal.core.events import (
     Answered,
     Asked,
     AssistantSaid,
+    BudgetWarned,
     ConversationCompacted,
     Discarded,
     Event,
@@ -53,7 +54,7 @@ from shoal.surfaces.cli.paint import (
     width,
 )
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.sentences import ending
+from shoal.surfaces.cli.sentences import budget_warning, ending
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
@@ -240,6 +241,8 @@ def _noted(event: Event) -> tuple[str, str] | None:
             return f"files are back to before turn {turn}", DIM
         case Noted(text=text):
             return one_line(text), YELLOW
+        case BudgetWarned():
+            return one_line(budget_warning(event)), YELLOW
         case _:
             return None
 

@@ -1,0 +1,182 @@
+"""The definitions below one directory, kept fresh: looking again costs a stat for each directory and file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.definitions import Problem, Source, SourceKind
+from shoal.core.errors import BadDefinition, SettingsError
+from shoal.policy.rules import parse_rule
+from shoal.wire.definitions import Parsed, read_definition
+
+Found: TypeAlias = Parsed | Problem
+
+LARGEST = 1_000_000
+"""Bytes of a file."""
+_MOST_FILES = 2_000
+_TICK = 100_000_000
+"""Nanoseconds within which a second change may leave the same time behind."""
+
+
+class _Stamp(Struct, frozen=True):
+    """What tells that a file is another. `settled` is False where the next change might not show in it."""
+
+    facts: tuple[int, ...] = ()
+    settled: bool = True
+
+
+class _Kept(Struct, frozen=True):
+    stamp: _Stamp
+    found: Found
+
+
+class Folder:
+    """`adapt` completes what is read. Nothing is read before the first look."""
+
+    def __init__(
+        self, root: Path, kind: SourceKind, *, adapt: Callable[[Found], Found] = lambda found: found
+    ) -> None:
+        self.root = root
+        self._kind = kind
+        self._adapt = adapt
+        self._directories: dict[str, _Stamp] | None = None
+        self._files: dict[str, _Kept] = {}
+        self._paths: tuple[str, ...] = ()
+        self._unread: tuple[Problem, ...] = ()
+
+    def look(self) -> bool:
+        """Whether something is other than at the last look."""
+        if self._is_as_seen():
+            return False
+        before = self.found
+        self._walk()
+        kept = {path: self._fresh(path) for path in self._paths}
+        self._files = {path: state for path, state in kept.items() if state is not None}
+        return self.found != before
+
+    def _is_as_seen(self) -> bool:
+        stamps = ((path, kept.stamp) for path, kept in self._files.items())
+        return self._directories is not None and all(
+            seen.settled and _facts(path) == seen.facts
+            for path, seen in chain(self._directories.items(), stamps)
+        )
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """By path."""
+        return (*(kept.found for kept in self._files.values()), *self._unread)
+
+    def _walk(self) -> None:
+        directories: dict[str, _Stamp] = {}
+        unread: list[Problem] = []
+        paths: list[str] = []
+        seen: set[tuple[int, int]] = set()
+        waiting = [str(self.root)]
+        while waiting:
+            directory = waiting.pop()
+            directories[directory] = _stamp(directory)
+            try:
+                place = os.stat(directory)  # noqa: PTH116
+                if (place.st_dev, place.st_ino) in seen:
+                    continue  # a link that leads back
+                seen.add((place.st_dev, place.st_ino))
+                with os.scandir(directory) as entries:
+                    visible = [entry for entry in entries if not entry.name.startswith(".")]
+                paths += [entry.path for entry in visible if entry.name.endswith(".md")]
+                waiting += [entry.path for entry in visible if entry.is_dir()]
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                unread.append(self._problem(directory, f"it cannot be read: {error.strerror}"))
+        if len(paths) > _MOST_FILES:
+            unread.append(
+                self._problem(str(self.root), f"there are {len(paths):,} files; {_MOST_FILES:,} are read")
+            )
+        self._directories = directories
+        self._paths = tuple(sorted(paths)[:_MOST_FILES])
+        self._unread = tuple(unread)
+
+    def _fresh(self, path: str) -> _Kept | None:
+        """None for a file that is gone meanwhile."""
+        stamp = _stamp(path)
+        known = self._files.get(path)
+        if known is not None and known.stamp == stamp and stamp.settled:
+            return known
+        if not stamp.facts and not os.path.islink(path):  # noqa: PTH114
+            return None
+        return _Kept(stamp, self._read(path))
+
+    def _read(self, path: str) -> Found:
+        return self._adapt(read_file(Path(path), self._kind))
+
+    def _problem(self, path: str, what: str) -> Problem:
+        return _problem(Path(path), self._kind, what)
+
+
+def read_file(path: Path, kind: SourceKind) -> Found:
+    """The definition in one file, or what is wrong with it."""
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            return _problem(path, kind, "it is not a file")
+        if state.st_size > LARGEST:
+            what = f"it has {state.st_size:,} bytes; a definition has at most {LARGEST:,}"
+            return _problem(path, kind, what)
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        return _problem(path, kind, f"it cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        return _problem(path, kind, "it is not UTF-8 text")
+    if "\0" in text:
+        return _problem(path, kind, "it is not text: it holds NUL bytes")
+    try:
+        return ruled(read_definition(text, Source(kind=kind, path=path), name=path.stem))
+    except BadDefinition as bad:
+        return bad.problem
+
+
+def ruled(parsed: Parsed) -> Parsed:
+    """With every `Tool(pattern)` one that the rules can hold. Raises `BadDefinition`."""
+    definition = parsed.definition
+    for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
+        for entry in getattr(definition, attribute) or ():
+            try:
+                parse_rule(entry, field)
+            except SettingsError as error:
+                source = definition.source
+                problem = Problem(
+                    what=str(error),
+                    name=definition.name,
+                    source=source,
+                    line=source.lines.get(attribute) or None,
+                    field=f"{definition.name}.{field}" if source.kind == "flag" else field,
+                )
+                raise BadDefinition(problem) from error
+    return parsed
+
+
+def _problem(path: Path, kind: SourceKind, what: str) -> Problem:
+    return Problem(what=what, name=path.stem, source=Source(kind=kind, path=path))
+
+
+def _stamp(path: str) -> _Stamp:
+    # The clock is read first: a change after it is younger than the tick.
+    now = time.time_ns()
+    facts = _facts(path)
+    return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
+
+
+def _facts(path: str) -> tuple[int, ...]:
+    try:
+        state = os.stat(path)  # noqa: PTH116 - at every look at the agents: pathlib doubles its cost
+    except OSError:
+        return ()
+    return (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev)

@@ -1,0 +1,383 @@
+"""Makes agents ready for their jobs: the model, tools, authority, workspace and transcript of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+import shoal
+from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
+from shoal.agent.conversation import Conversation
+from shoal.core.accounts import Account
+from shoal.core.agents import Order, Resolved
+from shoal.core.budget import Purse
+from shoal.core.caps import Limits
+from shoal.core.clock import Clock
+from shoal.core.definitions import Definition, Toolset, tool_names
+from shoal.core.errors import (
+    AgentRefused,
+    BadDefinition,
+    BudgetError,
+    ModelError,
+    NoModel,
+    SettingsError,
+    StoreError,
+    UnknownAgent,
+)
+from shoal.core.events import AgentStarted
+from shoal.core.identity import Identity
+from shoal.core.ids import AgentId, Ids
+from shoal.core.messages import Message, Text
+from shoal.core.permissions import Mode
+from shoal.core.ports import Model, Transcript
+from shoal.core.tools import Tool
+from shoal.policy.authority import narrowed
+from shoal.policy.permissions import RulePermissions
+from shoal.runs.outfit import Newcomer, Outfit
+from shoal.runs.queue import Queue
+from shoal.runs.witness import Witness
+from shoal.stores.files.subagents import Remembered, recall, remember
+from shoal.stores.files.transcripts import FileTranscript
+from shoal.stores.memory import MemoryTranscript
+from shoal.wire.transcript import Lines
+from shoal.workspaces.local import LocalWorkspace
+
+_THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+_SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
+
+
+class Stock(Struct, frozen=True, kw_only=True):
+    """What every agent of a session is made from."""
+
+    subagents: Path | None
+    """Where their transcripts are; None keeps them in memory."""
+    outputs: Path
+    durable: bool
+    definition: Callable[[str], Definition]
+    """Raises `UnknownAgent` or `BadDefinition`."""
+    model: Callable[[Agent, Order, Definition], Awaitable[Model]]
+    system: Callable[[str, Path], str]
+    """The whole system prompt, from an agent's own part of it and where it works."""
+    tools: Mapping[str, Tool]
+    workspace: Callable[[Agent, AgentId, Witness], LocalWorkspace]
+    bounds: Bounds
+    purse: Purse
+    queue: Queue
+    left: Callable[[AgentId], Awaitable[None]]
+    """Told when an agent has ended, so that nothing of it is left."""
+    tell: Tell
+    clock: Clock
+    ids: Ids
+
+
+class _Plan(Struct, kw_only=True):
+    """An agent about to be made."""
+
+    newcomer: Newcomer
+    definition: Definition
+    facts: Remembered
+    toolset: Toolset
+    model: Model
+    workspace: LocalWorkspace
+    bounds: Bounds
+    transcript: Transcript
+    conversation: Conversation
+
+
+class Outfitting:
+    def __init__(self, stock: Stock) -> None:
+        self._stock = stock
+        self._in_memory: dict[AgentId, tuple[Remembered, Transcript, Conversation]] = {}
+        """Those of a session that keeps nothing on disk."""
+
+    def output(self, agent: AgentId) -> Path:
+        return self._stock.outputs / f"{agent}.output"
+
+    def witness(self, agent: AgentId) -> Witness:
+        return Witness(self.output(agent), self._stock.tell)
+
+    async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
+        stock, parent = self._stock, newcomer.parent
+        definition = self._definition(order.kind or "")
+        if (refused := _authority(parent).refusal_to_start(definition.name)) is not None:
+            raise AgentRefused(f"The agent {definition.name} was not started: {refused.reason}")
+        _refuse_what_is_not_there(definition, order)
+        toolset = self._toolset(definition)
+        bounds = _bounds(stock.bounds, definition, order)
+        model = await self._model(parent, order, definition)
+        workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
+        _move(workspace, order.cwd)
+        authority = _authority(parent)
+        mode = narrowed(
+            authority.mode,
+            definition.permission_mode,
+            person_configured=definition.source.trusted,
+            may_skip=authority.may_skip,
+        )
+        facts = Remembered(
+            agent_type=definition.name,
+            description=order.description,
+            name=order.name or "",
+            model=model.card.id,
+            mode=mode,
+            system=stock.system(definition.prompt, workspace.cwd),
+            tools=toolset.names,
+            cwd=str(workspace.cwd),
+            parent=parent.identity.agent,
+            call=newcomer.call,
+            depth=parent.identity.depth + 1,
+            color=definition.color,
+            background=definition.background,
+        )
+        transcript = self._transcript(newcomer, facts)
+        plan = _Plan(
+            newcomer=newcomer,
+            definition=definition,
+            facts=facts,
+            toolset=toolset,
+            model=model,
+            workspace=workspace,
+            bounds=bounds,
+            transcript=transcript,
+            conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
+        )
+        if stock.subagents is None:
+            self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
+        else:
+            remember(self._path(stock.subagents, newcomer.agent), facts)
+        return self._outfit(plan, _prompt(definition, order))
+
+    async def again(self, newcomer: Newcomer) -> Outfit:
+        stock = self._stock
+        facts, transcript, conversation, delivered = self._recalled(newcomer)
+        definition = self._definition(facts.agent_type)
+        order = Order(description=facts.description, prompt="", model=facts.model or None)
+        toolset = self._toolset(definition)
+        if facts.tools:
+            # As they were, for a definition that changed since would change what a cache knows.
+            toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
+        workspace = stock.workspace(newcomer.parent, newcomer.agent, newcomer.witness)
+        plan = _Plan(
+            newcomer=newcomer,
+            definition=definition,
+            facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
+            toolset=toolset,
+            model=await self._model(newcomer.parent, order, definition),
+            workspace=workspace,
+            bounds=_bounds(stock.bounds, definition, order),
+            transcript=transcript,
+            conversation=conversation,
+        )
+        outfit = self._outfit(plan, None)
+        return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
+
+    def _definition(self, kind: str) -> Definition:
+        try:
+            return self._stock.definition(kind)
+        except (UnknownAgent, BadDefinition) as error:
+            raise AgentRefused(str(error)) from error
+
+    def _toolset(self, definition: Definition) -> Toolset:
+        toolset = tool_names(definition, self._stock.tools)
+        if toolset.missing:
+            raise AgentRefused(
+                f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
+                f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
+            )
+        return toolset
+
+    async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
+        try:
+            model = await self._stock.model(parent, order, definition)
+            self._stock.purse.admit(model.card, definition.name)
+        except (BudgetError, ModelError, NoModel, SettingsError) as error:
+            raise AgentRefused(f"The agent's model is not to be had: {error}") from error
+        return model
+
+    def _agent(self, plan: _Plan) -> Agent:
+        stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
+        agent = plan.newcomer.agent
+        around = parent.surroundings
+        return Agent(
+            identity=Identity(
+                session=parent.identity.session,
+                agent=agent,
+                name=facts.name or agent,
+                team=parent.identity.team,
+                color=facts.color,
+                parent=AgentId(facts.parent),
+                kind=facts.agent_type,
+                depth=facts.depth,
+            ),
+            model=plan.model,
+            system=facts.system,
+            tools={name: stock.tools[name] for name in plan.toolset.names},
+            conversation=plan.conversation,
+            surroundings=Surroundings(
+                workspace=plan.workspace,
+                processes=around.processes,
+                desk=around.desk,
+                results=around.results,
+                env=around.env,
+            ),
+            permissions=_authority(parent).child(
+                plan.workspace,
+                mode=_mode(facts.mode),
+                only=(plan.definition.tools or ()) if plan.toolset.only else (),
+                never=plan.toolset.never,
+            ),
+            purse=self._account(agent, plan),
+            inlet=stock.queue.inlet(agent),
+            tell=plan.newcomer.witness.tell,
+            clock=stock.clock,
+            ids=stock.ids.branch(),
+            bounds=plan.bounds,
+        )
+
+    def _account(self, agent: AgentId, plan: _Plan) -> Account:
+        account = self._stock.purse.account(
+            agent, plan.facts.agent_type, Limits(max_usd=plan.definition.max_budget_usd)
+        )
+        try:
+            account.admit(plan.model.card)
+        except BudgetError as error:
+            raise AgentRefused(str(error)) from error
+        return account
+
+    def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
+        facts, agent = plan.facts, self._agent(plan)
+
+        async def finish() -> None:
+            plan.transcript.close()
+            await self._stock.left(plan.newcomer.agent)
+
+        return Outfit(
+            agent=agent,
+            started=AgentStarted(
+                agent=plan.newcomer.agent,
+                kind=facts.agent_type,
+                name=facts.name,
+                description=facts.description,
+                parent=plan.newcomer.parent.identity.agent,
+                call=plan.newcomer.call,
+                depth=facts.depth,
+                model=plan.model.card.id,
+                mode=facts.mode,
+                background=facts.background,
+                cwd=facts.cwd,
+                tools=plan.toolset.names,
+                color=facts.color,
+                isolation=facts.isolation,
+            ),
+            resolved=Resolved(
+                kind=facts.agent_type,
+                model=plan.model.card.id,
+                mode=facts.mode,
+                tools=plan.toolset.names,
+                cwd=facts.cwd,
+                source=str(plan.definition.source),
+                start_tokens=agent.context_tokens,
+            ),
+            prompt=prompt,
+            one_shot=plan.definition.one_shot,
+            finish=finish,
+        )
+
+    def _path(self, directory: Path, agent: AgentId) -> Path:
+        return directory / f"agent-{agent}.jsonl"
+
+    def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
+        directory = self._stock.subagents
+        if directory is None:
+            return MemoryTranscript()
+        lines = Lines(
+            session=newcomer.parent.identity.session,
+            cwd=facts.cwd,
+            version=shoal.__version__,
+            agent=newcomer.agent,
+        )
+        return FileTranscript(self._path(directory, newcomer.agent), lines, durable=self._stock.durable)
+
+    def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
+        stock, agent = self._stock, newcomer.agent
+        if stock.subagents is None:
+            if agent not in self._in_memory:
+                raise AgentRefused(_stranger(agent))
+            return (*self._in_memory[agent], frozenset())
+        path = self._path(stock.subagents, agent)
+        if not _SAFE_ID.fullmatch(agent) or not path.exists():
+            raise AgentRefused(_stranger(agent))
+        try:
+            facts, loaded = recall(path, agent)
+        except StoreError as error:
+            raise AgentRefused(str(error)) from error
+        transcript = self._transcript(newcomer, facts)
+        conversation = Conversation(
+            transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
+        )
+        conversation.interrupt()
+        return facts, transcript, conversation, loaded.delivered
+
+
+def _stranger(agent: AgentId) -> str:
+    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
+
+
+def _authority(agent: Agent) -> RulePermissions:
+    assert isinstance(agent.permissions, RulePermissions)
+    return agent.permissions
+
+
+def _mode(name: str) -> Mode:
+    modes: tuple[Mode, ...] = get_args(Mode)
+    return next((mode for mode in modes if mode == name), "default")
+
+
+def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
+    wanted = [name for name in _NOT_YET if getattr(definition, name)]
+    if wanted:
+        raise AgentRefused(
+            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
+            "gets yet. It is not started without them: take them out of its definition, or start another."
+        )
+    isolation = order.isolation or definition.isolation
+    if order.cwd is not None and isolation is not None:
+        raise AgentRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
+        raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
+
+
+def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
+    if cwd is not None and not workspace.move(workspace.locate(cwd)):
+        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
+
+
+def _prompt(definition: Definition, order: Order) -> Message:
+    first = (Text(text=definition.initial_prompt),) if definition.initial_prompt else ()
+    return Message(role="user", content=(*first, Text(text=order.prompt)))
+
+
+def _bounds(usual: Bounds, definition: Definition, order: Order) -> Bounds:
+    effort = definition.effort if order.effort is None else order.effort
+    return replace(
+        usual,
+        max_turns=definition.max_turns,
+        thinking_tokens=usual.thinking_tokens if effort is None else thinking_tokens(effort),
+    )
+
+
+def thinking_tokens(effort: str | int) -> int:
+    """Raises `AgentRefused` for a level nobody knows."""
+    if isinstance(effort, int):
+        return max(0, effort)
+    if effort not in _THINKING:
+        raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
+    return _THINKING[effort]

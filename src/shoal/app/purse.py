@@ -1,0 +1,57 @@
+"""The purse of a session: its limits from flags and settings, and what was spent before it was resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.app.options import Options
+from shoal.core.budget import Purse
+from shoal.core.caps import Caps, Limits
+from shoal.core.events import BudgetWarned
+from shoal.stores.files.ledger import usage_of
+from shoal.wire.settings import AgentLimits, Own
+
+
+def open_purse(options: Options, own: Own, warn: Callable[[BudgetWarned], None]) -> Purse:
+    flags = Limits(max_usd=options.max_budget_usd, max_tokens=options.max_total_tokens)
+    configured = Limits(
+        max_usd=own.max_budget_usd,
+        max_tokens=own.max_total_tokens,
+        max_requests=own.max_requests,
+        max_seconds=own.max_seconds,
+    )
+    return Purse(
+        replace(
+            configured,
+            max_usd=configured.max_usd if flags.max_usd is None else flags.max_usd,
+            max_tokens=configured.max_tokens if flags.max_tokens is None else flags.max_tokens,
+        ),
+        Caps(
+            max_depth=own.max_depth,
+            max_concurrent=own.max_concurrent,
+            max_total=own.max_agents if options.max_agents is None else options.max_agents,
+        ),
+        per_agent=_limits(own.agent_limits),
+        per_type={kind: _limits(limits) for kind, limits in own.agent_type_limits.items()},
+        clock=options.clock,
+        warn=warn,
+    )
+
+
+def carry_over(purse: Purse, journal: Path) -> None:
+    """Enter what earlier processes of the session spent; how many agents they started, recovery tells."""
+    ledger = usage_of(journal)
+    for (agent, model), spent in ledger.spent.items():
+        purse.carry(agent, ledger.worker(agent).kind, model, spent)
+
+
+def _limits(given: AgentLimits) -> Limits:
+    return Limits(
+        max_usd=given.usd,
+        max_tokens=given.tokens,
+        max_requests=given.requests,
+        max_seconds=given.seconds,
+    )

@@ -1,0 +1,26 @@
+"""What comes to an agent while it works or rests, from people, schedules and other agents."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.events import Speaker
+from shoal.core.ids import AgentId
+from shoal.core.messages import ContentBlock
+
+Priority: TypeAlias = Literal["now", "next", "later"]
+ItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """One thing waiting for an agent; nobody but that agent takes it."""
+
+    id: str
+    """Its identity: on the transcript, a second delivery of it is none."""
+    to: AgentId
+    content: tuple[ContentBlock, ...]
+    by: Speaker
+    mode: ItemMode = "prompt"
+    priority: Priority = "next"

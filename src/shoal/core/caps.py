@@ -1,0 +1,167 @@
+"""What a tree of agents may use at most, and the gauges that say how much of it is left."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+Limit: TypeAlias = Literal["usd", "tokens", "requests", "seconds", "depth", "concurrent", "total"]
+Scope: TypeAlias = Literal["tree", "kind", "agent"]
+
+_Number = TypeVar("_Number", int, float)
+_MARKS = (50, 80, 100)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """None means no limit."""
+
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    """Everything the models read, cached or not, and everything they wrote."""
+    max_requests: int | None = None
+    max_seconds: float | None = None
+
+    def tightened(self, other: Limits) -> Limits:
+        """Of each limit the lower one."""
+        return Limits(
+            max_usd=_lower(self.max_usd, other.max_usd),
+            max_tokens=_lower(self.max_tokens, other.max_tokens),
+            max_requests=_lower(self.max_requests, other.max_requests),
+            max_seconds=_lower(self.max_seconds, other.max_seconds),
+        )
+
+
+def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+class Caps(Struct, frozen=True, kw_only=True):
+    """How many agents a tree may have beside its lead. None means any number."""
+
+    max_depth: int = 3
+    """The lead stands at 0, the agents it starts at 1."""
+    max_concurrent: int | None = 20
+    max_total: int | None = None
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why a request may not be sent, or an agent not be started; the model reads the sentence."""
+
+    limit: Limit
+    scope: Scope
+    whose: str
+    """The type or the agent whose limit it is; nothing for the whole tree."""
+    sentence: str
+    for_now: bool = False
+    """Whether the rest is only held for requests in flight, which may turn out cheaper."""
+
+
+class Started(Struct, kw_only=True):
+    """An agent that counts as running until it is told to have ended."""
+
+    kind: str
+    depth: int
+    again: bool = False
+    open: bool = True
+
+
+class Gate:
+    """Counts the agents of a tree."""
+
+    __slots__ = ("caps", "running", "total")
+
+    def __init__(self, caps: Caps) -> None:
+        self.caps = caps
+        self.running = 0
+        self.total = 0
+
+    def enter(self, kind: str, depth: int, *, again: bool) -> Started | Refusal:
+        caps = self.caps
+        if depth > caps.max_depth:
+            return _closed("depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}")
+        if caps.max_concurrent is not None and self.running >= caps.max_concurrent:
+            most = caps.max_concurrent
+            return _closed("concurrent", f"{self.running} agents are running, and {most} may run at once")
+        if caps.max_total is not None and self.total >= caps.max_total and not again:
+            return _closed("total", f"{self.total} of the {caps.max_total} agents of this run were started")
+        self.running += 1
+        self.total += not again
+        return Started(kind=kind, depth=depth, again=again)
+
+    def leave(self, started: Started, *, begun: bool) -> None:
+        if started.open:
+            started.open = False
+            self.running -= 1
+            if not begun and not started.again:
+                self.total -= 1
+
+
+def _closed(limit: Limit, sentence: str) -> Refusal:
+    return Refusal(limit=limit, scope="tree", whose="", sentence=sentence)
+
+
+class Meter:
+    """One limit: what is spent of it, and what is held for requests in flight."""
+
+    __slots__ = ("held", "limit", "mark", "of", "scope", "spent", "whose")
+
+    def __init__(self, limit: Limit, of: float, scope: Scope, whose: str = "") -> None:
+        self.limit = limit
+        self.of = of
+        self.scope = scope
+        self.whose = whose
+        self.spent: float = 0
+        self.held: float = 0
+        self.mark = of * _MARKS[0] / 100
+        """What may be spent before the next warning."""
+
+    def passed(self) -> int:
+        """The highest mark in percent that is passed, each told once; 0 where none is new."""
+        if self.spent < self.mark:
+            return 0
+        passed = [mark for mark in _MARKS if self.spent >= self.of * mark / 100]
+        left = _MARKS[len(passed) :]
+        self.mark = self.of * left[0] / 100 if left else math.inf
+        return passed[-1]
+
+    def refusal(self) -> Refusal:
+        return Refusal(
+            limit=self.limit,
+            scope=self.scope,
+            whose=self.whose,
+            sentence=self._sentence(),
+            for_now=self.spent < self.of,
+        )
+
+    def _sentence(self) -> str:
+        """Spent, or all of the rest is held for requests whose cost is not known yet."""
+        whom = {"tree": "", "kind": f" for agents of type {self.whose}", "agent": f" for agent {self.whose}"}
+        of, spent = amount(self.limit, self.of), amount(self.limit, self.spent)
+        budget = f"the budget of {of}{whom[self.scope]}"
+        if self.spent >= self.of:
+            return f"{budget} is spent ({spent})"
+        held = amount(self.limit, self.held)
+        return f"{budget} is spoken for ({spent} spent, {held} for requests in flight)"
+
+
+def amount(limit: Limit, value: float) -> str:
+    """As a person or a model reads it."""
+    match limit:
+        case "usd":
+            return f"${value:.4f}".rstrip("0").rstrip(".")
+        case "seconds":
+            return f"{value:,.1f}".removesuffix(".0") + " s"
+        case _:
+            return f"{value:,.0f} {limit}"
+
+
+def meters(limits: Limits, scope: Scope, whose: str = "") -> tuple[Meter, ...]:
+    """One for each limit that is set but time, which needs none: it passes by itself."""
+    given: tuple[tuple[Limit, float | None], ...] = (
+        ("usd", limits.max_usd),
+        ("tokens", limits.max_tokens),
+        ("requests", limits.max_requests),
+    )
+    return tuple(Meter(limit, of, scope, whose) for limit, of in given if of is not None)

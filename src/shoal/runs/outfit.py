@@ -1,0 +1,65 @@
+"""An agent made ready for a job, and who makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.agent.agent import Agent
+from shoal.core.agents import KeptWork, Order, Ran, Resolved
+from shoal.core.events import AgentStarted
+from shoal.core.ids import AgentId
+from shoal.core.messages import Message
+from shoal.runs.witness import Witness
+
+Check: TypeAlias = Callable[[], Awaitable[Ran]]
+
+
+async def _nothing_left() -> KeptWork | None:
+    return None
+
+
+async def _no_commits() -> tuple[str, ...]:
+    return ()
+
+
+class Outfit(Struct, frozen=True, kw_only=True):
+    agent: Agent
+    started: AgentStarted
+    resolved: Resolved
+    prompt: Message | None
+    """What it is to do; None where that waits in its queue."""
+    delivered: frozenset[str] = frozenset()
+    """What its transcript shows it has got already."""
+    one_shot: bool = False
+    check: Check | None = None
+    """Runs the command that decides whether the work is done."""
+    commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
+    finish: Callable[[], Awaitable[KeptWork | None]] = _nothing_left
+    """Gives back what it was given; the work it leaves in a worktree, if any."""
+
+
+class Newcomer(Struct, frozen=True, kw_only=True):
+    """Who is to be made ready, for whom, and who watches it."""
+
+    agent: AgentId
+    parent: Agent
+    call: str
+    witness: Witness
+
+
+class Outfitter(Protocol):
+    """Both raise `AgentRefused`, naming what cannot be had; then nothing is left behind."""
+
+    def witness(self, agent: AgentId) -> Witness: ...
+
+    async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit: ...
+
+    async def again(self, newcomer: Newcomer) -> Outfit:
+        """As it was when it ended, or when its process died: from its transcript."""
+        ...
+
+    def output(self, agent: AgentId) -> Path: ...

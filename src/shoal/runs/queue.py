@@ -1,0 +1,109 @@
+"""The one queue of a session: everything that waits for one of its agents, by priority and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from shoal.core.arrivals import Item, Priority
+from shoal.core.ids import AgentId
+
+_ORDER: tuple[Priority, ...] = ("now", "next", "later")
+
+
+def _unheard(_: Item) -> None: ...
+
+
+class _Waiting:
+    """What waits for one agent."""
+
+    __slots__ = ("by_priority", "news")
+
+    def __init__(self) -> None:
+        self.by_priority: tuple[deque[Item], ...] = tuple(deque() for _ in _ORDER)
+        self.news: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_priority))
+
+
+class Queue:
+    """`entered` is told of each item that has reached its agent's transcript."""
+
+    def __init__(self, entered: Callable[[Item], None] = _unheard) -> None:
+        self._entered = entered
+        self._waiting: dict[AgentId, _Waiting] = {}
+
+    def put(self, item: Item) -> None:
+        waiting = self._waiting.setdefault(item.to, _Waiting())
+        waiting.by_priority[_ORDER.index(item.priority)].append(item)
+        if waiting.news is not None:
+            waiting.news.set()
+
+    def take(self, to: AgentId) -> Item | None:
+        waiting = self._waiting.get(to)
+        if waiting is None:
+            return None
+        for items in waiting.by_priority:
+            if items:
+                return items.popleft()
+        if waiting.news is None:
+            del self._waiting[to]
+        return None
+
+    def take_prompts(self, to: AgentId) -> tuple[Item, ...]:
+        """What a person said that the agent has not heard; the rest stays."""
+        waiting = self._waiting.get(to)
+        if waiting is None:
+            return ()
+        said = tuple(item for items in waiting.by_priority for item in items if item.by == "person")
+        for items in waiting.by_priority:
+            kept = [item for item in items if item.by != "person"]
+            items.clear()
+            items.extend(kept)
+        return said
+
+    def entered(self, item: Item) -> None:
+        self._entered(item)
+
+    def withdraw(self, to: AgentId, item_id: str) -> bool:
+        """Whether the item still waited; it waits no longer."""
+        waiting = self._waiting.get(to)
+        for items in () if waiting is None else waiting.by_priority:
+            for item in items:
+                if item.id == item_id:
+                    items.remove(item)
+                    return True
+        return False
+
+    def size(self, to: AgentId) -> int:
+        waiting = self._waiting.get(to)
+        return 0 if waiting is None else len(waiting)
+
+    async def arrival(self, to: AgentId) -> None:
+        """Until something waits for this agent."""
+        waiting = self._waiting.setdefault(to, _Waiting())
+        while not len(waiting):
+            waiting.news = waiting.news or asyncio.Event()
+            waiting.news.clear()
+            await waiting.news.wait()
+
+    def inlet(self, to: AgentId) -> QueueInlet:
+        return QueueInlet(self, to)
+
+
+class QueueInlet:
+    """One agent's end of the queue."""
+
+    __slots__ = ("_queue", "_to")
+
+    def __init__(self, queue: Queue, to: AgentId) -> None:
+        self._queue = queue
+        self._to = to
+
+    def take(self) -> Item | None:
+        return self._queue.take(self._to)
+
+    def entered(self, item: Item) -> None:
+        self._queue.entered(item)

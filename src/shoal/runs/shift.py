@@ -1,0 +1,105 @@
+"""An agent's shift: it works until it is done, its own agents are, and what must hold of its work holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from shoal.agent.loop import Ended, run
+from shoal.core.agents import Ran
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.identity import assume
+from shoal.core.messages import Message, user
+from shoal.runs.endings import Ending, ending, last_words
+from shoal.runs.outfit import Outfit
+from shoal.runs.queue import Queue
+from shoal.runs.run import Run
+
+ATTEMPTS = 3
+"""Times the acceptance command may be run for one piece of work."""
+
+
+class Shift:
+    """`waits` says whether agents that this one started are still at work."""
+
+    def __init__(self, queue: Queue, waits: Callable[[], bool]) -> None:
+        self._queue = queue
+        self._waits = waits
+        self.acceptance: Ran | None = None
+
+    async def work(self, this: Run, outfit: Outfit) -> Ending:
+        """Expected ends are values, and so is a crash: whoever started the agent reads of it."""
+        agent = outfit.agent
+        assume(agent.identity)
+        try:
+            return await self._worked(outfit)
+        except asyncio.CancelledError:
+            if not this.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            self._close(outfit)
+            return Ending(status="killed", text=last_words(agent.conversation.messages), detail=this.stopping)
+        except ShoalError as error:
+            self._close(outfit)
+            return Ending(status="failed", text=last_words(agent.conversation.messages), detail=str(error))
+        except Exception as error:  # noqa: BLE001 - the wall around agents: a crash is a failure others can read
+            self._close(outfit)
+            detail = f"{type(error).__name__}: {error}"
+            return Ending(status="failed", text=last_words(agent.conversation.messages), detail=detail)
+
+    async def _worked(self, outfit: Outfit) -> Ending:
+        agent = outfit.agent
+        prompt: Message | None = outfit.prompt
+        attempts = 0
+        while True:
+            ended = await run(agent, prompt, by="agent")
+            if ended.reason != "done":
+                break
+            prompt = None
+            if await self._more(outfit):
+                continue
+            if outfit.check is None or attempts == ATTEMPTS:
+                break
+            attempts += 1
+            self.acceptance = await outfit.check()
+            if self.acceptance.exit_code != 0:
+                prompt = user(_not_accepted(self.acceptance)) if attempts < ATTEMPTS else None
+            # What came while the command ran is heard before the end.
+            if prompt is None and not self._queue.size(agent.identity.agent):
+                break
+        return self._judged(ending(ended, agent.conversation.messages))
+
+    def _judged(self, end: Ending) -> Ending:
+        if end.status != "completed" or self.acceptance is None or self.acceptance.exit_code == 0:
+            return end
+        detail = f"its acceptance command failed {ATTEMPTS} times: {self.acceptance.command}"
+        return Ending(status="failed", text=end.text, detail=detail)
+
+    async def _more(self, outfit: Outfit) -> bool:
+        """Whether something arrived for the agent, waiting for the ends of those it started."""
+        me = outfit.agent.identity.agent
+        while not self._queue.size(me):
+            if not self._waits():
+                return False
+            await self._queue.arrival(me)
+        return True
+
+    def _close(self, outfit: Outfit) -> None:
+        """Leave the conversation so that it can go on; resuming does the same where this cannot."""
+        try:
+            outfit.agent.conversation.interrupt()
+        except StoreError:
+            return
+
+
+def _not_accepted(ran: Ran) -> str:
+    how = "did not end in time" if ran.exit_code is None else f"ended with {ran.exit_code}"
+    return (
+        f"Your work is not accepted yet: `{ran.command}` {how}. Its output is in your output file and below. "
+        "Find out why, mend it, and end with your report."
+    )
+
+
+__all__ = ["ATTEMPTS", "Ended", "Shift"]

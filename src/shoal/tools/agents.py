@@ -1,0 +1,249 @@
+"""The tools with which an agent starts and reaches other agents."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order, Reached
+from shoal.core.errors import AgentRefused
+from shoal.core.requests import ToolSchema
+from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.tools.define import FunctionTool, tool
+from shoal.wire.notices import NO_REPORT, evidence, report
+
+_T = TypeVar("_T")
+_ABOUT = (
+    "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
+    "it needs to know, what to do and what to report. You see only its last message. Several calls in one "
+    "message run side by side. Use it for work that a paragraph can tell and whose details you need not "
+    "see: searching widely, reading much, a change in one place while another goes on. What you can do with "
+    "one or two calls of your own, do yourself.\n\n"
+    "In the background it works on while you go on; a notification tells you of its end, so do not wait or "
+    "look for it. SendMessage reaches it while it works, and resumes it after its end with all it knows."
+)
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """Which of the inputs do something here, so that the model sees them."""
+
+    background: bool = True
+    remote: bool = False
+    cwd: bool = False
+    teams: bool = False
+
+
+def agent_tools(crew: Crew, *, listing: str, shown: Shown) -> tuple[Tool, ...]:
+    """`listing` tells the model which agents there are."""
+    return (_agent(crew, listing, shown), _send_message(crew), _list_agents(crew))
+
+
+def _agent(crew: Crew, listing: str, shown: Shown) -> Tool:
+    @tool(name="Agent", deadline=None, description=f"{_ABOUT}\n\n{listing}".strip(), beside=True)
+    async def agent(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
+        description: Annotated[str, "What it does, in three to five words"],
+        prompt: Annotated[str, Meta(min_length=1), "The job, with everything it needs to know"],
+        subagent_type: Annotated[str | None, "Which agent; general-purpose if left out"] = None,
+        model: Annotated[str | None, "Another model than its own: sonnet, opus, haiku or a name"] = None,
+        run_in_background: Annotated[  # noqa: FBT002 - the protocol names it
+            bool, "Go on at once; a notification tells of its end"
+        ] = False,
+        name: Annotated[str | None, "A name by which SendMessage reaches it"] = None,
+        team_name: Annotated[str | None, "The team it joins as a teammate"] = None,
+        mode: Annotated[str | None, "The permission mode of a teammate"] = None,
+        isolation: Annotated[
+            Literal["worktree", "remote"] | None, "worktree: it works on a copy of the repository of its own"
+        ] = None,
+        cwd: Annotated[str | None, "The directory it works in"] = None,
+        effort: Annotated[str | int | None, "How hard it thinks: low, medium, high, or a number"] = None,
+        *,
+        site: Site,
+    ) -> Outcome:
+        order = Order(
+            description=description,
+            prompt=prompt,
+            kind=subagent_type,
+            model=model,
+            background=run_in_background,
+            name=name,
+            team=team_name,
+            mode=mode,
+            isolation=isolation,
+            cwd=cwd,
+            effort=effort,
+        )
+        return await _told(crew.start(order, site), _started)
+
+    return _with_hidden(agent, shown)
+
+
+def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
+    """Hidden inputs are still understood."""
+    gone = {
+        *(() if shown.background else ("run_in_background",)),
+        *(() if shown.cwd else ("cwd",)),
+        *(() if shown.teams else ("team_name", "mode")),
+    }
+    whole = agent.schema.input_schema
+    inputs = {name: each for name, each in whole["properties"].items() if name not in gone}
+    if not shown.remote:
+        inputs["isolation"] = {
+            "type": "string",
+            "enum": ["worktree"],
+            "description": "worktree: it works on a copy of the repository of its own",
+        }
+    agent.schema = ToolSchema(
+        name=agent.schema.name,
+        description=agent.schema.description,
+        input_schema={**whole, "properties": inputs},
+    )
+    return agent
+
+
+def _send_message(crew: Crew) -> Tool:
+    @tool(name="SendMessage", deadline=60)
+    async def send_message(
+        to: Annotated[str, "The name or id of an agent, lead, or * for everyone at work"],
+        message: Annotated[str, Meta(min_length=1)],
+        summary: Annotated[str | None, "What it is about, in five to ten words"] = None,
+        *,
+        site: Site,
+    ) -> Outcome:
+        """Say something to another agent. One at work hears it at its next step; one that has ended is
+        resumed in the background with it, knowing all it knew. What you write elsewhere no agent sees."""
+        if not summary:
+            return failed("A message needs a summary: what it is about, in five to ten words.")
+        return await _told(crew.send(to, message, summary, site), lambda reached: _sent(reached, summary))
+
+    return send_message
+
+
+def _list_agents(crew: Crew) -> Tool:
+    @tool(name="ListAgents", reads_only=True, deadline=10)
+    async def list_agents() -> Outcome:
+        """List the agents of this session: who is at work, on what, and how the others ended."""
+        agents = crew.agents()
+        lines = [_line(each) for each in agents]
+        return Outcome(
+            content="\n".join(lines) or "No agent has been started.",
+            data={"agents": [_facts(each) for each in agents]},
+        )
+
+    return list_agents
+
+
+def _started(result: Completion | Launched) -> Outcome:
+    return _completed(result) if isinstance(result, Completion) else _launched(result)
+
+
+def _completed(done: Completion) -> Outcome:
+    data = {
+        "status": done.status,
+        "content": done.text,
+        "agentId": done.agent,
+        "totalTokens": done.usage.total_tokens,
+        "totalToolUseCount": done.evidence.tool_calls,
+        "totalDurationMs": done.duration_ms,
+        "evidence": done.evidence,
+    }
+    if done.worktree is not None:
+        data |= {"worktreePath": done.worktree.path, "worktreeBranch": done.worktree.branch}
+    if done.status != "completed":
+        partial = f"\n\nWhat it said before:\n{report(done)}" if done.text else ""
+        why = f"The agent {'was stopped' if done.status == 'killed' else 'failed'}: {done.detail}{partial}"
+        return Outcome(content=f"{why}\n\n{_trailer(done)}", is_error=not done.text, data=data)
+    parts = [report(done) if done.text.strip() else NO_REPORT]
+    if done.detail:
+        parts.append(f"[{done.detail}]")
+    if done.worktree is not None or not done.one_shot:
+        parts.append(_trailer(done))
+    return Outcome(content="\n\n".join(parts), data=data)
+
+
+def _trailer(done: Completion) -> str:
+    lines = [f"agentId: {done.agent} (SendMessage resumes it)"]
+    if done.worktree is not None:
+        lines.append(f"worktreePath: {done.worktree.path}\nworktreeBranch: {done.worktree.branch}")
+    lines.append(f"evidence: {evidence(done.evidence)}")
+    lines.append(
+        f"<usage>total_tokens: {done.usage.total_tokens}\ntool_uses: {done.evidence.tool_calls}\n"
+        f"duration_ms: {done.duration_ms}</usage>"
+    )
+    return "\n".join(lines)
+
+
+def _launched(launched: Launched) -> Outcome:
+    found = launched.resolved
+    how = (
+        "It was taking long and goes on in the background" if launched.moved else "It works in the background"
+    )
+    lines = [
+        f"{how}. agentId: {launched.agent}" + (f", name: {launched.name}" if launched.name else ""),
+        f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
+        f"{len(found.tools)} tools, starting at about {found.start_tokens:,} tokens.",
+        *found.notes,
+        "A notification will tell you of its end: go on with other work, or end your turn. "
+        f"What it does can be read in {launched.output}.",
+    ]
+    return Outcome(
+        content="\n".join(lines),
+        data={
+            "status": "async_launched",
+            "agentId": launched.agent,
+            "description": launched.description,
+            "prompt": launched.prompt,
+            "outputFile": str(launched.output),
+            "canReadOutputFile": True,
+            "resolved": found,
+        },
+    )
+
+
+def _sent(reached: tuple[Reached, ...], summary: str) -> Outcome:
+    told = [
+        f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
+        if each.how == "resumed"
+        else f"{each.name} hears it at its next step."
+        for each in reached
+    ]
+    targets = [f"@{each.name}" for each in reached]
+    return Outcome(
+        content="\n".join(told),
+        data={
+            "success": True,
+            "message": " ".join(told),
+            "routing": {"target": targets[0] if len(targets) == 1 else targets, "summary": summary},
+        },
+    )
+
+
+def _line(each: Glimpse) -> str:
+    who = f"{each.agent}" + (f" ({each.name})" if each.name else "")
+    doing = f", now {each.doing}" if each.doing else ""
+    return (
+        f"{who}: {each.kind}, {each.status}: {each.description} "
+        f"[{each.tool_calls} tool calls, {each.tokens:,} tokens, {each.seconds:.0f} s{doing}]"
+    )
+
+
+def _facts(each: Glimpse) -> dict[str, object]:
+    return {
+        "agentId": each.agent,
+        "name": each.name,
+        "agentType": each.kind,
+        "description": each.description,
+        "status": each.status,
+        "parent": each.parent,
+        "background": each.background,
+        "outputFile": each.output,
+    }
+
+
+async def _told(answer: Awaitable[_T], text: Callable[[_T], Outcome]) -> Outcome:
+    """Refusals are answers the model can act on."""
+    try:
+        return text(await answer)
+    except AgentRefused as refusal:
+        return failed(str(refusal))

@@ -1,0 +1,83 @@
+"""What the runtime and other agents say to an agent, as its model reads it."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import quoteattr
+
+from shoal.core.agents import Completion, Evidence
+from shoal.core.neutral import neutral
+
+NO_REPORT = "(The agent ended without a report.)"
+_ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
+_FILES_NAMED = 5
+
+
+def task_notification(completion: Completion) -> str:
+    """A finished background agent, announced. All of it is bounded but for what `text` was bounded to."""
+    usage = completion.usage
+    lines = [
+        "<task-notification>",
+        f"<task-id>{completion.agent}</task-id>",
+        f"<tool-use-id>{neutral(completion.call)}</tool-use-id>",
+        f"<output-file>{completion.output}</output-file>",
+        f"<status>{completion.status}</status>",
+        f"<summary>{neutral(summary(completion))}</summary>",
+        f"<result>{report(completion)}</result>",
+        f"<usage><total_tokens>{usage.total_tokens}</total_tokens>"
+        f"<tool_uses>{completion.evidence.tool_calls}</tool_uses>"
+        f"<duration_ms>{completion.duration_ms}</duration_ms></usage>",
+    ]
+    if completion.worktree is not None:
+        lines.append(
+            f"<worktree><path>{completion.worktree.path}</path>"
+            f"<branch>{completion.worktree.branch}</branch></worktree>"
+        )
+    return "\n".join([*lines, "</task-notification>"])
+
+
+def summary(completion: Completion) -> str:
+    """One sentence: who, how it ended, and what there is to show for it."""
+    who = f'Agent "{completion.description}" ({completion.kind})'
+    why = f": {completion.detail}" if completion.detail else ""
+    return f"{who} {_ENDED[completion.status]}{why}. {evidence(completion.evidence)}"
+
+
+def report(completion: Completion) -> str:
+    """The agent's words, neutral; where they are cut, how to read them whole."""
+    text = neutral(completion.text) if completion.text.strip() else NO_REPORT
+    if not completion.result:
+        return text
+    return (
+        f"{text}\n[The whole report has {completion.size:,} characters "
+        f"(SHA-256 {completion.digest[:16]}): read it in parts from {completion.result}]"
+    )
+
+
+def evidence(seen: Evidence) -> str:
+    if not seen.tool_calls:
+        return "It made no tool calls: its words are all there is."
+    calls = f"{seen.tool_calls} tool call{'' if seen.tool_calls == 1 else 's'}"
+    parts = [calls + (f" ({seen.failed_calls} failed)" if seen.failed_calls else "")]
+    if seen.files:
+        named = ", ".join(seen.files[:_FILES_NAMED])
+        more = f" and {len(seen.files) - _FILES_NAMED} more" if len(seen.files) > _FILES_NAMED else ""
+        parts.append(f"files changed: {named}{more}")
+    if seen.commits:
+        parts.append(f"{len(seen.commits)} commit{'' if len(seen.commits) == 1 else 's'}")
+    failed = sum(1 for ran in seen.commands if ran.exit_code)
+    if failed:
+        parts.append(f"{failed} of its last {len(seen.commands)} commands ended with an error")
+    if seen.acceptance is not None:
+        passed = "passed" if seen.acceptance.exit_code == 0 else f"failed ({seen.acceptance.exit_code})"
+        parts.append(f"the acceptance command {passed}")
+    return "; ".join(parts) + "."
+
+
+def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:
+    """A message of one agent to another."""
+    about = f" summary={quoteattr(neutral(summary))}" if summary else ""
+    paint = f" color={quoteattr(color)}" if color else ""
+    return (
+        f"<teammate-message teammate_id={quoteattr(sender)}{paint}{about}>\n"
+        f"{neutral(text)}\n</teammate-message>"
+    )

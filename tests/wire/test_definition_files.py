@@ -1,0 +1,336 @@
+"""Agent definitions as people write them: files of the ecosystem, the JSON form, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from shoal.core.definitions import Definition, Source
+from shoal.core.errors import BadDefinition
+from shoal.wire.definitions import FIELDS, Parsed, read_definition, read_given
+
+SOURCE = Source(kind="project", path=Path("/p/reviewer.md"))
+EVERYTHING = """\
+---
+name: reviewer
+description: Looks at changes
+tools: Read, Grep, Bash(git log:*, git diff:*)
+disallowedTools:
+  - Edit
+  - Bash(rm:*)
+model: sonnet
+effort: high
+permissionMode: plan
+background: yes
+isolation: worktree
+maxTurns: 12
+color: purple
+memory: project
+requiredMcpServers: [github]
+mcpServers:
+  - slack
+  - docs:
+      command: docs-server
+      args: [--port, 80]
+hooks:
+  PreToolUse:
+    - matcher: Bash
+      hooks: [{type: command, command: ./check.sh, timeout: 5}]
+skills: style, tests
+initialPrompt: Look at the last commit first.
+acceptance: make check
+maxBudgetUsd: 0.5
+oneShot: true
+---
+You review changes.
+
+Be brief.
+"""
+
+
+def read(text: str) -> Parsed:
+    return read_definition(text, SOURCE, name="reviewer")
+
+
+def made(header: str) -> Definition:
+    return read(f"---\nname: a\ndescription: b\n{header}\n---\nbody\n").definition
+
+
+def refused(text: str) -> BadDefinition:
+    with pytest.raises(BadDefinition) as error:
+        read(text)
+    return error.value
+
+
+@pytest.mark.spec("DEF-01", "DEF-02")
+def test_every_field_is_read_and_the_body_is_the_prompt():
+    parsed = read(EVERYTHING)
+    assert parsed.warnings == ()
+    assert parsed.definition == Definition(
+        name="reviewer",
+        description="Looks at changes",
+        prompt="You review changes.\n\nBe brief.",
+        source=replace(SOURCE, lines=parsed.definition.source.lines),
+        tools=("Read", "Grep", "Bash(git log:*, git diff:*)"),
+        disallowed_tools=("Edit", "Bash(rm:*)"),
+        model="sonnet",
+        effort="high",
+        permission_mode="plan",
+        background=True,
+        isolation="worktree",
+        max_turns=12,
+        color="purple",
+        memory="project",
+        required_mcp_servers=("github",),
+        mcp_servers=("slack", {"docs": {"command": "docs-server", "args": ["--port", 80]}}),
+        hooks={
+            "PreToolUse": [
+                {
+                    "matcher": "Bash",
+                    "hooks": [{"type": "command", "command": "./check.sh", "timeout": 5}],
+                }
+            ]
+        },
+        skills=("style", "tests"),
+        initial_prompt="Look at the last commit first.",
+        acceptance="make check",
+        max_budget_usd=0.5,
+        one_shot=True,
+    )
+
+
+def test_each_field_knows_its_line():
+    source = read(EVERYTHING).definition.source
+    assert source.place("tools") == "/p/reviewer.md:4"
+    assert source.place("one_shot") == "/p/reviewer.md:30"
+    assert len(source.lines) == len(FIELDS)
+    assert made("color: red").source.place("tools") is None
+
+
+def test_the_example_has_every_field_there_is():
+    assert [field for field in FIELDS if f"\n{field}:" not in EVERYTHING] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("tools: Read, Grep", ("Read", "Grep")),
+        ("tools: Read Grep", ("Read", "Grep")),
+        ('tools: ["Read", "Bash(git log:*)"]', ("Read", "Bash(git log:*)")),
+        ("tools: [Read, Bash(git:*)]", ("Read", "Bash(git:*)")),
+        ("tools: Bash(a, b), mcp__x__*, mcp__y, *", ("Bash(a, b)", "mcp__x__*", "mcp__y", "*")),
+        ("tools: '*'", ("*",)),
+        ("tools: All tools", ("*",)),
+        ("tools: *", ("*",)),
+        ("tools: []", ()),
+        ("tools:", None),
+        ("tools: ~", None),
+    ],
+)
+def test_tools_are_a_list_or_names_with_commas(written: str, read: tuple[str, ...] | None):
+    assert made(written).tools == read
+
+
+@pytest.mark.parametrize("written", ["model: inherit", "model:", "color: red"])
+def test_inheriting_the_model_is_having_none(written: str):
+    assert made(written).model is None
+
+
+@pytest.mark.spec("DEF-11")
+@pytest.mark.parametrize(("written", "read"), [("low", "low"), ("max", "max"), ("16000", 16_000)])
+def test_effort_is_a_level_or_a_number(written: str, read: str | int):
+    assert made(f"effort: {written}").effort == read
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [("true", True), ("yes", True), ('"true"', True), ("false", False), ("off", False)]
+)
+def test_a_switch_is_read_as_yaml_has_it_quoted_or_not(written: str, read: bool):
+    assert made(f"background: {written}").background is read
+
+
+@pytest.mark.parametrize("name", ["7", "on", "null-checker", "Code Reviewer", "prüfer"])
+def test_a_name_is_text_whatever_yaml_makes_of_it(name: str):
+    assert read(f"---\nname: {name}\ndescription: b\n---\nx").definition.name == name
+
+
+@pytest.mark.spec("DEF-02")
+@pytest.mark.parametrize(
+    ("header", "line", "field", "what"),
+    [
+        ("description: b", 1, "name", "missing"),
+        ("name: a", 1, "description", "missing"),
+        ("name:\ndescription: b", 1, "name", "missing"),
+        ("name: a\ndescription: ''", 3, "description", "empty"),
+        ("name: a/b\ndescription: b", 2, "name", "cannot be a name"),
+        ("name: ns:b\ndescription: b", 2, "name", "cannot be a name"),
+        (f"name: {'a' * 101}\ndescription: b", 2, "name", "at most 100"),
+        ("name: a\ndescription: [b]", 3, "description", "text is expected, not a list"),
+        ("name: a\ndescription: b\ntools: {a: b}", 4, "tools", "a list is expected, not a mapping"),
+        ("name: a\ndescription: b\ntools: [1]", 4, "tools", "1 is none"),
+        ("name: a\ndescription: b\ntools: Bash(git", 4, "tools", "parentheses"),
+        ("name: a\ndescription: b\ntools: Read; Grep", 4, "tools", "'Read;' is not a tool"),
+        ("name: a\ndescription: b\n\nmaxTurns: many", 5, "maxTurns", "whole number"),
+        ("name: a\ndescription: b\nmaxTurns: 0", 4, "maxTurns", "whole number"),
+        ("name: a\ndescription: b\nmaxTurns: -1", 4, "maxTurns", "whole number"),
+        ("name: a\ndescription: b\neffort: hihg", 4, "effort", "low, medium, high, xhigh, max"),
+        ("name: a\ndescription: b\nbackground: perhaps", 4, "background", "true or false"),
+        ("name: a\ndescription: b\nisolation: worktrees", 4, "isolation", "is worktree meant?"),
+        (
+            "name: a\ndescription: b\npermissionMode: acceptedits",
+            4,
+            "permissionMode",
+            "is acceptEdits meant?",
+        ),
+        ("name: a\ndescription: b\nmemory: team", 4, "memory", "user, project, local"),
+        ("name: a\ndescription: b\nhooks: [x]", 4, "hooks", "mapping"),
+        ("name: a\ndescription: b\nhooks:\n  Stop: x", 4, "hooks", "a list of hooks is expected for Stop"),
+        ("name: a\ndescription: b\nmcpServers: [[x]]", 4, "mcpServers", "neither"),
+        ("name: a\ndescription: b\nmaxBudgetUsd: -3", 4, "maxBudgetUsd", "above 0"),
+        ("name: a\ndescription: b\nskills: {x: y}", 4, "skills", "a list is expected"),
+        ("name: a\ndescription: b\nmodel: ' '", 4, "model", "empty"),
+        ("name: a\ndescription: b\nname: c", 4, "name", "twice"),
+    ],
+)
+def test_a_bad_value_is_an_error_with_file_line_and_field(header: str, line: int, field: str, what: str):
+    error = refused(f"---\n{header}\n---\nbody\n")
+    assert (error.path, error.line, error.field) == (SOURCE.path, line, field)
+    assert str(error).startswith(f"/p/reviewer.md:{line}: {field}: ")
+    assert what in str(error)
+
+
+WILD = """\
+---
+name: 界面-designer
+description: Use this agent when the person needs screens: new ones, or old ones made better.
+
+Examples:
+
+<example>
+Context: The person wants a task list.
+user: "Show the tasks: all of them"
+assistant: "I'll use the designer agent"
+<commentary>It is about a screen, so: the designer.</commentary>
+</example>
+
+model: opus
+color: yellow
+tools: All tools
+skills:
+  - navigation
+  - research/method (@someone)
+---
+
+You design screens.
+"""
+
+
+def test_a_file_as_people_write_them_works_unchanged():
+    parsed = read(WILD.replace("\n", "\r\n"))
+    found = parsed.definition
+    assert found.name == "界面-designer"
+    assert found.description.startswith("Use this agent when the person needs screens: new ones")
+    assert found.description.endswith("</example>")
+    assert '\nuser: "Show the tasks: all of them"\n' in found.description
+    assert (found.model, found.color, found.tools) == ("opus", "yellow", ("*",))
+    assert found.skills == ("navigation", "research/method (@someone)")
+    assert found.prompt == "You design screens."
+    assert [warning.partition(": not valid")[0] for warning in parsed.warnings] == [
+        "/p/reviewer.md:3: description"
+    ]
+
+
+@pytest.mark.spec("DEF-02")
+def test_an_unknown_field_is_a_warning_with_a_guess():
+    parsed = read("---\nname: a\ndescription: b\nmaxturns: 3\nwho: me\n---\nbody\n")
+    assert parsed.warnings == (
+        "/p/reviewer.md:4: maxturns: this field is not known and is ignored; is maxTurns meant?",
+        "/p/reviewer.md:5: who: this field is not known and is ignored",
+    )
+    assert parsed.definition.max_turns is None
+
+
+def test_a_colour_nobody_knows_costs_the_colour_and_not_the_agent():
+    parsed = read("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
+    assert parsed.definition.color is None
+    assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is no colour")
+    assert made("color: '#FF8800'").color == "#FF8800"
+
+
+def test_a_file_without_text_below_is_warned_about():
+    assert "no prompt" in read("---\nname: a\ndescription: b\n---\n").warnings[0]
+
+
+def test_a_description_written_on_one_line_gets_its_line_breaks():
+    parsed = read("---\nname: a\ndescription: One.\\n\\nExamples: <example>user: x</example>\n---\nbody\n")
+    assert parsed.definition.description == "One.\n\nExamples: <example>user: x</example>"
+    assert "description: not valid YAML" in parsed.warnings[0]
+
+
+def test_a_problem_is_named_for_the_agent_and_else_for_the_file():
+    assert refused("---\nname: alice\ndescription: b\nmaxTurns: x\n---\n").problem.name == "alice"
+    assert refused("nothing").problem.name == "reviewer"
+
+
+def test_the_json_form_has_the_same_fields_and_the_prompt():
+    given = {
+        "reviewer": {
+            "description": "Looks",
+            "prompt": "You look.",
+            "tools": ["Read", "Bash(git:*)"],
+            "model": "inherit",
+            "maxTurns": 3,
+            "background": True,
+            "mcpServers": {"docs": {"command": "x"}},
+            "effort": 500,
+        },
+        "other": {"description": "d", "prompt": "p"},
+    }
+    for form in (given, json.dumps(given), json.dumps(given, indent=1)):
+        first, second = (parsed.definition for parsed in read_given(form))
+        assert first == Definition(
+            name="reviewer",
+            description="Looks",
+            prompt="You look.",
+            source=first.source,
+            tools=("Read", "Bash(git:*)"),
+            max_turns=3,
+            background=True,
+            mcp_servers=({"docs": {"command": "x"}},),
+            effort=500,
+        )
+        assert (second.name, second.prompt, second.source.kind) == ("other", "p", "flag")
+
+
+@pytest.mark.spec("DEF-02")
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("{", "--agents:1: not valid JSON"),
+        ("[]", "--agents: a JSON object is expected"),
+        ("7", "--agents: a JSON object is expected"),
+        ({"a": 1}, "--agents: a: an object with its fields is expected"),
+        ({"a": {"prompt": "p"}}, "--agents: a.description: it is missing"),
+        ({"a": {"description": "d"}}, "--agents: a.prompt: it is missing"),
+        ({"a/b": {"description": "d", "prompt": "p"}}, "--agents: a/b: 'a/b' cannot be a name"),
+        (
+            {"a": {"description": "d", "prompt": "p", "maxTurns": True}},
+            "--agents: a.maxTurns: a whole number",
+        ),
+        ({"a": {"description": 5, "prompt": "p"}}, "--agents: a.description: text is expected, not 5"),
+        ('{"a": {\n "description": "d",\n "prompt": "p",\n "tools": 5}}', "--agents:4: a.tools: a list"),
+    ],
+)
+def test_a_mistake_in_the_json_form_names_the_field(given: Any, told: str):
+    with pytest.raises(BadDefinition) as error:
+        read_given(given)
+    assert str(error.value).startswith(told)
+
+
+def test_an_unknown_field_of_the_json_form_is_a_warning():
+    (parsed,) = read_given({"a": {"description": "d", "prompt": "p", "tool": "x"}})
+    assert parsed.warnings == ("--agents: a.tool: this field is not known and is ignored; is tools meant?",)
