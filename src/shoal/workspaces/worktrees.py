@@ -23,7 +23,7 @@ from shoal.workspaces.repository_lock import RepositoryLock
 from shoal.workspaces.shelf import Shelf
 from shoal.workspaces.work import find_entry, prefix_of
 from shoal.workspaces.worktree import Worktree
-from shoal.workspaces.worktree_files import WorktreeFiles
+from shoal.workspaces.worktree_files import WorktreeFiles, unwritable
 
 _NAMED_BY = 8
 """Characters of an agent's id in the name of its worktree."""
@@ -163,7 +163,10 @@ class Worktrees:
 
     def _owner(self, files: WorktreeFiles, session: str) -> Owner:
         if self._lease is None:
-            self._lease = Lease(files.owners)
+            try:
+                self._lease = Lease(files.owners)
+            except OSError as error:
+                raise unwritable(files.directory, error) from error
             # A git that goes on after we are killed is one more reason not to reap what it makes.
             self._git.lend(self._lease.fileno)
         pid = os.getpid()
