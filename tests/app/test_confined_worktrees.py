@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from shoal.app.confines import worktree_sandbox
 from shoal.app.settings import Settings, load_settings
 from shoal.app.worktrees import worktrees_of
 from shoal.backends.processes import GuardedProcesses
+from shoal.backends.sandbox.landlock import Landlock
 from shoal.core.clock import SystemClock
 from shoal.core.errors import WorkspaceError, WorktreeError
 from shoal.core.ports import Launch
@@ -216,6 +218,39 @@ async def test_without_a_sandbox_the_agent_is_refused_unless_the_weaker_guard_is
     # Landlock, where the kernel has it, cannot hold a checkout that lies in a writable directory.
     with pytest.raises(WorktreeError, match="bwrap is not installed"):
         await agent.sandbox()
+
+
+@pytest.mark.spec("USR-06")
+async def test_landlock_holds_an_agent_too_where_the_checkout_is_not_in_a_writable_directory(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := Landlock().trouble():
+        pytest.skip(why)
+    programs, temporary = tmp_path / "bin", tmp_path / "tmp"
+    programs.mkdir()
+    temporary.mkdir()
+    for name in ("git", "rm"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    agent.settings = load_settings(cwd=agent.repository.top)
+    status, said = await agent.run("echo x > x && git add x && git commit -qm work && git log --format=%s -1")
+    assert (status, said) == (0, "work\n")
+    main = agent.repository.top
+    before = _everything(agent.repository, agent.worktree.path)
+    for command in (
+        f"echo x >> {main}/notes.txt",
+        f"git -C {main} commit -q --allow-empty -m x",
+        "git update-ref refs/heads/main HEAD",
+        "git branch else",
+        f"echo x >> {main}/.git/config",
+        f"rm {main}/notes.txt",
+        f"echo x > {agent.worktree.path.parent}/made",
+    ):
+        status, said = await agent.run(command)
+        assert status != 0, command
+    assert _everything(agent.repository, agent.worktree.path) == before
 
 
 async def test_what_an_agent_hides_from_git_is_found(agent: Agent) -> None:

@@ -168,6 +168,24 @@ async def test_a_lead_in_a_sub_directory_has_agents_in_the_same_one(repository: 
     assert any("not committed" in note and "fresh/" in note for note in other.notes)
 
 
+async def test_an_agent_in_a_worktree_can_have_agents_in_worktrees(repository: Repository) -> None:
+    worktrees = repository.worktrees()
+    parent = await repository.made("a1", by=worktrees)
+    head = repository.commit_file("parent.txt", "parent\n", parent.path)
+    of_parent = repository.worktrees(parent.path)
+    child = await repository.made("b1", by=of_parent)
+    assert child.record.base == head
+    assert child.record.checkout == parent.path
+    (child.path / "child.txt").write_text("child\n")
+    await of_parent.finish(child)
+    assert (await of_parent.merge(child.name)).into == "shoal/agent-a1/work"
+    assert (parent.path / "child.txt").read_text() == "child\n"
+    await worktrees.finish(parent)
+    await worktrees.merge(parent.name)
+    assert (repository.top / "child.txt").exists()
+    assert repository.nothing_left()
+
+
 async def test_a_detached_head_a_linked_checkout_and_a_sparse_one_can_be_worked_from(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -237,6 +255,8 @@ async def test_what_cannot_have_a_worktree_is_refused_with_the_reason(
     git(repository.top, "branch", "-D", "shoal/agent-a0123456")
     await repository.made()
     assert "already a worktree agent-a0123456" in await refused(repository.top)
+    repository.home = repository.top / "notes.txt"
+    assert "Worktrees cannot be kept in" in await refused(repository.top)
     monkeypatch.setenv("PATH", str(plain))
     assert "the program git" in await refused(repository.top)
 

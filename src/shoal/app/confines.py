@@ -96,8 +96,9 @@ async def worktree_sandbox(
     workspace: WorktreeWorkspace,
     record: Path,
     note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """For the commands of an agent in a worktree, which it holds in there; `record` as for `sandbox`.
+    """For the commands of an agent in a worktree, which it holds in there; the rest as for `sandbox`.
 
     Raises `WorktreeError` where nothing can, unless the settings allow the weaker guard: then rules judge
     commands, as they do without a sandbox, and only the file tools are held to the worktree.
@@ -107,7 +108,7 @@ async def worktree_sandbox(
         Wish(
             enabled=bool(wanted.enabled), insists=not weak or _insists(wanted), auto_allow=wanted.auto_allow
         ),
-        confines=lambda: worktree_confines(settings, worktree, workspace, record),
+        confines=lambda: worktree_confines(settings, worktree, workspace, record, withheld()),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
@@ -121,10 +122,14 @@ async def worktree_sandbox(
 
 
 def worktree_confines(
-    settings: Settings, worktree: Worktree, workspace: WorktreeWorkspace, record: Path
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
 ) -> Confines:
     """The worktree and what a commit in it writes; the lead's checkout and its repository are sealed."""
-    usual = confines(settings, settings.tool_environment, workspace, record)
+    usual = confines(settings, settings.tool_environment, workspace, record, withheld)
     sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
     beside = [path for path in usual.writable if not _inside(Path(os.path.realpath(path)), sealed)]
     return replace(

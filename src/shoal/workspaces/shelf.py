@@ -52,11 +52,17 @@ class Shelf(Struct, frozen=True, kw_only=True):
         """Its agent is gone. With the lock held."""
         if record.state in ("making", "removing"):
             return await self.remove(record)
+        found = await self.look(record)
+        if isinstance(found, Kept):
+            return found
+        return await self.remove(record) if found.is_nothing else await self.retain(record, found)
+
+    async def look(self, record: WorktreeRecord) -> Work | Kept:
+        """What was done in it. Where git cannot tell, it is kept as it is."""
         try:
-            work = await self.work(record)
+            return await self.work(record)
         except WorktreeError as error:
             return self._left(record, None, None, f"git cannot tell what is in it: {error}")
-        return await self.remove(record) if work.is_nothing else await self.retain(record, work)
 
     async def retain(self, record: WorktreeRecord, work: Work) -> Kept:
         """Under its ref first, then as what it is: dying in between leaves it to be reaped."""

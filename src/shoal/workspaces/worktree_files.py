@@ -37,21 +37,22 @@ class WorktreeFiles:
     def enter(self, record: WorktreeRecord) -> None:
         """Before the worktree is made: whatever is made has a record."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             create(self._file(record.name), record_bytes(record), mode=0o600)
         except FileExistsError:
             raise _taken(record) from None
         except OSError as error:
-            why = error.strerror or error
-            raise WorktreeError(f"A worktree cannot be made in {self.directory}: {why}.") from error
+            raise unwritable(self.directory, error) from error
 
     def mark(self, record: WorktreeRecord, state: State) -> WorktreeRecord:
         record = changed(record, state=state)
-        replace(self._file(record.name), record_bytes(record), mode=0o600)
+        self.put(record)
         return record
 
     def put(self, record: WorktreeRecord) -> None:
-        replace(self._file(record.name), record_bytes(record), mode=0o600)
+        try:
+            replace(self._file(record.name), record_bytes(record), mode=0o600)
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
 
     def read(self, name: str) -> WorktreeRecord | None:
         try:
@@ -73,6 +74,10 @@ class WorktreeFiles:
 
     def _file(self, name: str) -> Path:
         return self.directory / f"{name}.json"
+
+
+def unwritable(directory: Path, error: OSError) -> WorktreeError:
+    return WorktreeError(f"Worktrees cannot be kept in {directory}: {error.strerror or error}.")
 
 
 def _taken(record: WorktreeRecord) -> WorktreeError:

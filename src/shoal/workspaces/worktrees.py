@@ -23,7 +23,7 @@ from shoal.workspaces.repository_lock import RepositoryLock
 from shoal.workspaces.shelf import Shelf
 from shoal.workspaces.work import find_entry, prefix_of
 from shoal.workspaces.worktree import Worktree
-from shoal.workspaces.worktree_files import WorktreeFiles
+from shoal.workspaces.worktree_files import WorktreeFiles, unwritable
 
 _NAMED_BY = 8
 """Characters of an agent's id in the name of its worktree."""
@@ -60,12 +60,12 @@ class Worktrees:
             shelf.files.enter(record)
         try:
             entry = await self._filled(shelf, record)
+            notes = await left_behind(self._git, shelf.checkout)
         except BaseException:
             # Whoever cancels twice leaves it to be reaped.
             await asyncio.shield(self._discard(shelf, record))
             raise
         record = shelf.files.mark(record, "live")
-        notes = await left_behind(self._git, shelf.checkout)
         if record.inside and not (record.path / record.inside).is_dir():
             notes = (*notes, f"{record.inside} is not in the commit: you start at the top of the worktree.")
         return Worktree(record=record, common=shelf.checkout.common, entry=entry, notes=notes)
@@ -86,9 +86,12 @@ class Worktrees:
         """The agent has ended: without changes the worktree goes with its branch, else it is kept."""
         shelf = await self._opened()
         record = shelf.known(worktree.name)
-        work = await shelf.work(record)
-        if not work.is_nothing:
-            return await shelf.retain(record, work)
+        # Looked at without the lock: nobody else touches what a living owner has.
+        found = await shelf.look(record)
+        if isinstance(found, Kept):
+            return found
+        if not found.is_nothing:
+            return await shelf.retain(record, found)
         async with shelf.lock.held():
             return await shelf.remove(record)
 
@@ -160,7 +163,10 @@ class Worktrees:
 
     def _owner(self, files: WorktreeFiles, session: str) -> Owner:
         if self._lease is None:
-            self._lease = Lease(files.owners)
+            try:
+                self._lease = Lease(files.owners)
+            except OSError as error:
+                raise unwritable(files.directory, error) from error
             # A git that goes on after we are killed is one more reason not to reap what it makes.
             self._git.lend(self._lease.fileno)
         pid = os.getpid()
