@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
-from shoal.app.definitions import definitions_for
+from shoal.app.definitions import Definitions, definitions_for
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
+from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import LEAD_KIND, carry_over, open_purse
@@ -72,6 +74,8 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    shells: Shells
+    definitions: Definitions
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -151,11 +155,12 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     queue = Queue(session.entered)
     purse = _purse(options, settings, model, record, session)
     bounds = _bounds(options, settings)
+    definitions = definitions_for(cwd=cwd, home=settings.home, given=None)
     crew = make_crew(
         Ground(
             options=options,
             settings=settings,
-            definitions=definitions_for(cwd=cwd, home=settings.home, given=None),
+            definitions=definitions,
             subagents=history.transcript.with_suffix("") / "subagents" if options.persist else None,
             directory=record.directory,
             bounds=bounds,
@@ -210,6 +215,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        shells=reach.shells,
+        definitions=definitions,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -416,7 +423,7 @@ async def _control(
     return await leave.enter_async_context(
         ControlServer(
             record.directory / "control.sock",
-            handle=session.obey,
+            handle=partial(obey, session),
             steer=lambda message: session.steer(message.text),
             position=record.journal.position,
         )
