@@ -43,6 +43,7 @@ from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 
@@ -279,7 +280,7 @@ def test_the_live_line_says_what_is_done_and_what_it_took_within_its_width() -> 
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
     stream = io.StringIO()
-    progress = progress_for(stream, SystemClock())
+    progress = progress_for(stream, SystemClock(), Standings())
     for event in (
         heard("words are not progress"),
         started("a", "Bash", "make\nall"),

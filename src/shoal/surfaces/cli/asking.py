@@ -28,6 +28,16 @@ _CHANGES = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
 _WIDEST_RULE = 30
 
 
+def wanted(question: Question) -> str:
+    match question:
+        case MayRun(tool=tool):
+            return f"may {tool} run?"
+        case Choose():
+            return "which is it to be?"
+        case ApprovePlan():
+            return "is the plan good?"
+
+
 def show_permission(screen: Screen, question: MayRun) -> None:
     screen.fresh_line()
     screen.write("? ", YELLOW)
