@@ -303,8 +303,9 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_telling import started
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli.progress import progress_for
+from shoal.surfaces.cli.standing import Standings
 async def main():
-    progress = progress_for(sys.stderr, SystemClock())
+    progress = progress_for(sys.stderr, SystemClock(), Standings())
     for number in range(2000):
         progress.hear(started("a", "Bash", f"step {{number}}"))
     enough = asyncio.Event()

@@ -59,8 +59,10 @@ def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
     if room < 12:
         head, doing, tail = cut(head, max(columns - len(indent) - 2, 1)), "", ""
     else:
-        head = cut(head, max(room // 2, 12))
-        doing = cut(f" · {doing_words(each)}", room - width(head)) if room - width(head) > 6 else ""
+        doing = f" · {doing_words(each)}"
+        # Who it is needs the room more than what it does: that changes all the time.
+        head = cut(head, max(room * 2 // 3, room - width(doing)))
+        doing = cut(doing, room - width(head))
     style = YELLOW if each.question is not None else DIM
     dot = painted("●", colour(each.color), colours=colours)
     return (

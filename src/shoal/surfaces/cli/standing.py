@@ -167,6 +167,11 @@ class Standings:
             by_parent.setdefault(parent, []).append(each)
         yield from _below(None, by_parent)
 
+    def described(self, agent: AgentId) -> str:
+        """Its name and what it is about."""
+        known = self.all.get(agent)
+        return str(agent) if known is None else f"{known.who} ({one_line(known.task)})"
+
     def name(self, agent: AgentId) -> str:
         known = self.all.get(agent)
         return str(agent) if known is None else known.who
