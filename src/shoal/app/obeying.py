@@ -15,6 +15,7 @@ from shoal.wire.control import (
     SetModel,
     SetPermissionMode,
     Stop,
+    StopAgents,
     StopTask,
 )
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 async def obey(session: Session, command: Command) -> Any:
     match command:
-        case StopTask() | Background() | Agents() | Send():
+        case StopTask() | StopAgents() | Background() | Agents() | Send():
             return await _with_agents(session, command)
         case Interrupt():
             return {"interrupted": await session.interrupt()}
@@ -43,10 +44,12 @@ async def obey(session: Session, command: Command) -> Any:
             return {"session": session.id, "busy": session.busy, "turn": session.turn, "usd": usd}
 
 
-async def _with_agents(session: Session, command: StopTask | Background | Agents | Send) -> Any:
+async def _with_agents(session: Session, command: StopTask | StopAgents | Background | Agents | Send) -> Any:
     match command:
         case StopTask(task_id=task):
             return {"stopped": task, "description": await session.stop_task(task)}
+        case StopAgents():
+            return {"stopped": [each.agent for each in await session.stop_agents()]}
         case Background(task_id=task):
             return {"moved": session.move_to_background(task)}
         case Agents():

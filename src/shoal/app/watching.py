@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.places import run_directory
-from shoal.wire.control import Gap, Subscribe
+from shoal.wire.control import Command, Gap, Subscribe
 from shoal.wire.journal import Unknown
 
 Seen: TypeAlias = Event | Unknown
@@ -74,6 +74,12 @@ def find_run(home: Path, name: str) -> Run:
         why = f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
         raise NoSuchSession(f"{name!r} names no run in {home}: {why}.", path=home)
     return Run(session=SessionId(found[0]), home=home)
+
+
+async def demand(run: Run, command: Command) -> Any:
+    """What the live run answers; raises a `ShoalError` where it is not live, or refuses."""
+    async with await ControlClient.open(run.directory / "control.sock") as client:
+        return await client.request(command)
 
 
 async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:

@@ -50,6 +50,10 @@ class StopTask(Command, frozen=True, tag="stop_task"):
     task_id: str
 
 
+class StopAgents(Command, frozen=True, tag="stop_agents"):
+    """End every agent but the lead."""
+
+
 class Background(Command, frozen=True, tag="background"):
     """Let nobody wait for the agent any longer, or for any; the same run goes on."""
 
