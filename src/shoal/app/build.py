@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from shoal.app.definitions import Definitions, definitions_for, given_definition
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
+from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
@@ -78,6 +80,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    shells: Shells
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -226,6 +229,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        shells=reach.shells,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -478,7 +482,7 @@ async def _control(
     return await leave.enter_async_context(
         ControlServer(
             record.directory / "control.sock",
-            handle=session.obey,
+            handle=partial(obey, session),
             steer=lambda message: session.steer(message.text),
             position=record.journal.position,
         )
