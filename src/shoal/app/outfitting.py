@@ -49,6 +49,7 @@ from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+_MODES: tuple[Mode, ...] = get_args(Mode)
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
@@ -385,8 +386,7 @@ def _authority(agent: Agent) -> RulePermissions:
 
 
 def _mode(name: str) -> Mode:
-    modes: tuple[Mode, ...] = get_args(Mode)
-    return next((mode for mode in modes if mode == name), "default")
+    return next((mode for mode in _MODES if mode == name), "default")
 
 
 def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
