@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import AgentId
-from shoal.stores.files.places import write_whole
+from shoal.stores.files.places import create_new
 from shoal.stores.files.sessions import Loaded, read_session
 
 
@@ -40,7 +40,8 @@ def meta_path(transcript: Path) -> Path:
 
 
 def remember(transcript: Path, facts: Remembered) -> None:
-    write_whole(meta_path(transcript), msgspec.json.encode(facts))
+    """Before the transcript begins: what a crash leaves half written belongs to an agent that never was."""
+    create_new(meta_path(transcript), msgspec.json.encode(facts))
 
 
 def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
