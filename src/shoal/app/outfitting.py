@@ -44,7 +44,7 @@ from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryTranscript
+from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
@@ -346,7 +346,7 @@ class Outfitting:
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
-            return MemoryTranscript()
+            return NoTranscript()
         lines = Lines(
             session=newcomer.parent.identity.session,
             cwd=facts.cwd,
