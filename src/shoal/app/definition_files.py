@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -74,11 +73,10 @@ class Folder:
     def _is_as_seen(self) -> bool:
         if self._directories is None or self._fixed:
             return self._directories is not None
-        stamps = ((path, kept.stamp) for path, kept in self._files.items())
-        return all(
-            seen.settled and _facts(path) == seen.facts
-            for path, seen in chain(self._directories.items(), stamps)
-        )
+        for path, seen in self._directories.items():
+            if not _is_still(path, seen):
+                return False
+        return all(_is_still(path, kept.stamp) for path, kept in self._files.items())
 
     @property
     def found(self) -> tuple[Found, ...]:
@@ -183,6 +181,13 @@ def _stamp(path: str) -> _Stamp:
     now = time.time_ns()
     facts = _facts(path)
     return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
+
+
+def _is_still(path: str, seen: _Stamp) -> bool:
+    if not seen.facts:
+        # Most directories are not there, and this tells it at half the price of an exception.
+        return not os.access(path, os.F_OK)
+    return seen.settled and _facts(path) == seen.facts
 
 
 def _facts(path: str) -> tuple[int, ...]:

@@ -159,6 +159,8 @@ def _patterned(entry: str) -> bool:
 
 
 def _meant(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
+    if not entries:
+        return ()
     return tuple(name for name in offered if any(_means(_tool(entry), name) for entry in entries))
 
 
