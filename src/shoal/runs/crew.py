@@ -280,6 +280,7 @@ class AgentCrew:
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
+        witness.flush()
         return Completion(
             id=identity,
             agent=run.id,

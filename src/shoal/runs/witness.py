@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ class Witness:
         "_files",
         "_previews",
         "_tell",
+        "_unwritten",
         "before_shell",
         "doing",
         "output",
@@ -52,6 +54,7 @@ class Witness:
         """Called before the agent's first shell command."""
         self._tell = tell
         self._fd: int | None = None
+        self._unwritten: list[str] = []
         self._calls = self._failed = 0
         self._files: dict[str, None] = {}
         self._commits: tuple[str, ...] = ()
@@ -115,13 +118,24 @@ class Witness:
         )
 
     def write(self, text: str) -> None:
-        """Add to the output file. It is a view: one that cannot be written must not stop the work."""
+        """Add to the output file, together with what else is added before anybody else has a turn."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._unwritten.append(text)
+
+    def flush(self) -> None:
+        """The file is a view: one that cannot be written must not stop the work."""
+        if not self._unwritten:
+            return
+        text = "".join(self._unwritten)
+        self._unwritten.clear()
         with suppress(OSError):
             if self._fd is None:
                 self._fd = _opened(self.output)
             os.write(self._fd, text.encode("utf-8", "replace"))
 
     def close(self) -> None:
+        self.flush()
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):
