@@ -19,6 +19,7 @@ _TAGS = (
     "agent-message",
     "task-notification",
     "task-reminder",
+    "fork-boilerplate",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",
