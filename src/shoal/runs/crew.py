@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
+from shoal.agent.forking import PROGRESS, run_forked_agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
@@ -157,6 +158,15 @@ class AgentCrew:
     def agents(self) -> tuple[Glimpse, ...]:
         now = self._clock.monotonic()
         return tuple(run.glimpse(now) for run in self._runs.values())
+
+    async def summary_of(self, agent: str) -> str:
+        """What one at work says it is doing; its conversation never holds the question."""
+        run = self._known(agent)
+        if run.agent is None:
+            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+        if not run.agent.conversation.messages:
+            return run.facts.description
+        return await run_forked_agent(run.agent, PROGRESS)
 
     def at_work(self) -> Iterator[Run]:
         return (run for run in tuple(self._runs.values()) if run.live)
