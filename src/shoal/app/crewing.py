@@ -12,7 +12,7 @@ from shoal.agent.agent import Agent, Bounds
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
-from shoal.app.outfitting import Outfitting, Stock
+from shoal.app.outfitting import FORKED, Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.settings import Settings
 from shoal.core.agents import Order
@@ -58,6 +58,8 @@ class Ground(Struct, frozen=True, kw_only=True):
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
     """`tools` is what agents choose from; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
+    # Where nobody is there, a fork would multiply what nobody sees.
+    forks = ground.settings.forks and options.attended
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -80,6 +82,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
+            always_background=forks,
+            forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
         ),
@@ -90,7 +94,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     listing = listing_of(ground.definitions)
-    shown_inputs = Shown(background=own.background_agents)
+    shown_inputs = Shown(background=own.background_agents and not forks, forks=forks)
     for tool in (*agent_tools(crew, listing=listing, shown=shown_inputs), *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew
@@ -133,7 +137,13 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
     chosen: dict[str, Model] = {}
 
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
-        name = child_model(ground.settings, parent.model.card, call=order.model, definition=definition.model)
+        if definition is FORKED:
+            # One that goes on does so with the model it began with, whatever others get now.
+            name = order.model
+        else:
+            name = child_model(
+                ground.settings, parent.model.card, call=order.model, definition=definition.model
+            )
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.core.accounts import Account
 from shoal.core.agents import Order, Resolved
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock
-from shoal.core.definitions import Definition, Toolset, tool_names
+from shoal.core.definitions import Definition, Source, Toolset, tool_names
 from shoal.core.errors import (
     AgentRefused,
     BadDefinition,
@@ -36,12 +37,12 @@ from shoal.core.messages import Message, Text
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
-from shoal.policy.authority import narrowed
+from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.outfit import Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, remember
+from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryTranscript
 from shoal.wire.transcript import Lines
@@ -49,6 +50,16 @@ from shoal.workspaces.local import LocalWorkspace
 
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+FORKED = Definition(
+    name=FORK,
+    description="A copy of the agent that starts it, with all it knows.",
+    prompt="",
+    source=Source(kind="builtin"),
+)
+_NO_FORK = (
+    "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
+    "begins with your prompt alone."
+)
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
@@ -130,6 +141,7 @@ class Outfitting:
             depth=parent.identity.depth + 1,
             color=definition.color,
             background=definition.background,
+            thinking_tokens=_thinking(stock.bounds, definition, order),
         )
         transcript = self._transcript(newcomer, facts)
         plan = _Plan(
@@ -143,16 +155,69 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        if stock.subagents is None:
-            self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
-        else:
-            remember(self._path(stock.subagents, newcomer.agent), facts)
+        self._remember(plan)
         return self._outfit(plan, _prompt(definition, order))
+
+    async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
+        stock, parent = self._stock, newcomer.parent
+        if is_fork(parent):
+            raise AgentRefused(_NO_FORK)
+        if order.isolation is not None:
+            raise AgentRefused(f"A fork cannot be isolated in a {order.isolation}; name an agent for that.")
+        branch = parent.conversation.up_to_reply()
+        if branch is None:
+            raise AgentRefused("There is no reply yet after which a fork could begin.")
+        history, entry = branch
+        workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
+        workspace.know(_workspace(parent))
+        facts = Remembered(
+            agent_type=FORK,
+            description=order.description,
+            name=order.name or "",
+            model=parent.model.card.id,
+            mode=forked(_authority(parent).mode),
+            system=parent.system,
+            tools=tuple(parent.tools),
+            cwd=str(workspace.cwd),
+            parent=parent.identity.agent,
+            call=newcomer.call,
+            depth=parent.identity.depth + 1,
+            color=parent.identity.color,
+            background=True,
+            thinking_tokens=parent.bounds.thinking_tokens,
+            fork_of=entry,
+        )
+        transcript = self._transcript(newcomer, facts)
+        plan = _Plan(
+            newcomer=newcomer,
+            definition=FORKED,
+            order=order,
+            facts=facts,
+            toolset=Toolset(names=facts.tools),
+            model=parent.model,
+            workspace=workspace,
+            transcript=transcript,
+            conversation=Conversation(
+                transcript, stock.clock, stock.ids.branch(), messages=history, last=entry
+            ),
+        )
+        self._remember(plan)
+        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, order.prompt))
+        # What the provider counted for the parent is better than an estimate.
+        outfit.agent.context_tokens = parent.context_tokens
+        return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
+
+    def _remember(self, plan: _Plan) -> None:
+        agent = plan.newcomer.agent
+        if self._stock.subagents is None:
+            self._in_memory[agent] = (plan.facts, plan.transcript, plan.conversation)
+        else:
+            remember(subagent_path(self._stock.subagents, agent), plan.facts)
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         stock = self._stock
         facts, transcript, conversation, delivered = self._recalled(newcomer)
-        definition = self._definition(facts.agent_type)
+        definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         toolset = self._toolset(definition)
         if facts.tools:
@@ -226,7 +291,7 @@ class Outfitting:
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
             ids=stock.ids.branch(),
-            bounds=_bounds(stock.bounds, plan.definition, plan.order),
+            bounds=_bounds(stock.bounds, plan),
         )
 
     def _account(self, agent: AgentId, plan: _Plan) -> Account:
@@ -278,9 +343,6 @@ class Outfitting:
             finish=finish,
         )
 
-    def _path(self, directory: Path, agent: AgentId) -> Path:
-        return directory / f"agent-{agent}.jsonl"
-
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
@@ -291,7 +353,7 @@ class Outfitting:
             version=shoal.__version__,
             agent=newcomer.agent,
         )
-        return FileTranscript(self._path(directory, newcomer.agent), lines, durable=self._stock.durable)
+        return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
 
     def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
         stock, agent = self._stock, newcomer.agent
@@ -299,7 +361,7 @@ class Outfitting:
             if agent not in self._in_memory:
                 raise AgentRefused(_stranger(agent))
             return (*self._in_memory[agent], frozenset())
-        path = self._path(stock.subagents, agent)
+        path = subagent_path(stock.subagents, agent)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:
@@ -323,6 +385,11 @@ def _authority(agent: Agent) -> RulePermissions:
     return agent.permissions
 
 
+def _workspace(agent: Agent) -> LocalWorkspace:
+    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
+    return agent.surroundings.workspace
+
+
 def _mode(name: str) -> Mode:
     modes: tuple[Mode, ...] = get_args(Mode)
     return next((mode for mode in modes if mode == name), "default")
@@ -344,13 +411,18 @@ def _prompt(definition: Definition, order: Order) -> Message:
     return Message(role="user", content=(*first, Text(text=order.prompt)))
 
 
-def _bounds(usual: Bounds, definition: Definition, order: Order) -> Bounds:
-    effort = definition.effort if order.effort is None else order.effort
+def _bounds(usual: Bounds, plan: _Plan) -> Bounds:
+    thinking = plan.facts.thinking_tokens
     return replace(
         usual,
-        max_turns=definition.max_turns,
-        thinking_tokens=usual.thinking_tokens if effort is None else thinking_tokens(effort),
+        max_turns=plan.definition.max_turns,
+        thinking_tokens=_thinking(usual, plan.definition, plan.order) if thinking is None else thinking,
     )
+
+
+def _thinking(usual: Bounds, definition: Definition, order: Order) -> int:
+    effort = definition.effort if order.effort is None else order.effort
+    return usual.thinking_tokens if effort is None else thinking_tokens(effort)
 
 
 def thinking_tokens(effort: str | int) -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
-from shoal.agent.forking import PROGRESS, run_forked_agent
+from shoal.agent.forking import FORK, PROGRESS, run_forked_agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
@@ -41,6 +41,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     background: bool = True
     """Whether agents may run in the background at all."""
     always_background: bool = False
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -100,13 +102,14 @@ class AgentCrew:
         parent = self.agent(site.agent.agent)
         agent = self._ids.agent()
         name = self._free_name(order.name) if order.name else ""
-        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
+        forks = order.kind is None and self.habits.forks
+        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual, name=name or None)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         if name:
             self._names[name] = agent
         try:
             newcomer = self._newcomer(agent, parent, site)
-            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
