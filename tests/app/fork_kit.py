@@ -1,8 +1,14 @@
-"""What the tests of forks share: a session with forks on, driven until nothing comes any more."""
+"""What the tests of forks share: a session with forks on, driven until nothing comes any more.
+
+As a program, `fork_kit.py CWD MODEL SESSION PROMPT`, it is such a session in a process of its own; an empty
+SESSION is a new one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +18,7 @@ from msgspec import structs
 import shoal
 from shoal.agent.forking import MARK
 from shoal.core.events import AgentStarted, Event
-from shoal.core.messages import Message, Text, ToolResult, ToolUse, result_text
+from shoal.core.messages import Text, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
 
@@ -95,5 +101,16 @@ def transcript_of(session: shoal.Session, agent: str) -> Path:
     return path
 
 
-def said(*blocks: Any) -> Message:
-    return Message(role="assistant", content=blocks)
+async def in_process(cwd: Path, model: str, prompt: str, *, session: str = "") -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, __file__, str(cwd), model, session, prompt, start_new_session=True
+    )
+
+
+async def _main(cwd: str, model: str, session: str, prompt: str) -> None:
+    async with open_forking(Path(cwd), model, resume=session or None) as opened:
+        await through(opened, prompt)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

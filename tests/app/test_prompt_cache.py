@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fork_kit import agent_call, message_to, open_forking, started, through
+from fork_kit import agent_call, in_process, message_to, open_forking, started, through
 
 import shoal
 from shoal.agent.forking import MARK
@@ -177,9 +180,9 @@ async def test_an_agent_woken_in_a_later_process_and_its_lead_read_from_the_cach
         async with open_forking(project, model) as session:
             (child,) = started(await through(session, "look at it"))
             before = len(used(session))
-        async with open_forking(project, model, resume=session.id) as again:
-            await through(again, f"wake {child.agent}")
-            settled = used(again)
+        again = await in_process(project, model, f"wake {child.agent}", session=session.id)
+        assert await again.wait() == 0
+        settled = used(session)
     lead = [usage for agent, usage in settled if agent == "lead"]
     in_first = sum(agent == "lead" for agent, _ in settled[:before])
     assert share(lead[in_first], lead[in_first - 1]) >= LEAST
@@ -204,3 +207,35 @@ async def test_a_side_question_reads_the_conversation_from_the_cache(
         _, prior, aside, summary = (usage for _, usage in used(session))
     assert share(aside, prior) >= LEAST
     assert share(summary, prior) >= LEAST
+
+
+@pytest.mark.spec("USR-21")
+async def test_a_fork_whose_process_was_killed_goes_on_with_its_job_and_the_same_prefix(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work = asyncio.Event()
+
+    async def fork(body: Any) -> str:
+        if not at_work.is_set():
+            at_work.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    async with messages_server(forking(1, fork=fork), cache=PrefixCache(lookback=0)) as server:
+        model = at(server, monkeypatch)
+        first = await in_process(project, model, "look at it")
+        async with asyncio.timeout(20):
+            await at_work.wait()
+        os.killpg(first.pid, signal.SIGKILL)
+        await first.wait()
+        (meta,) = Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/agent-*.meta.json")
+        session, agent = meta.parent.parent.name, meta.name.removeprefix("agent-").removesuffix(".meta.json")
+        second = await in_process(project, model, f"wake {agent}", session=session)
+        assert await second.wait() == 0
+    bodies = [request.body for request in server.requests]
+    begun, woken = [body for body in bodies if any(text.startswith(MARK) for text in texts(body))]
+    length = len(begun["messages"])
+    assert prefix_hash(woken, woken["messages"][: length - 1]) == prefix_hash(begun, begun["messages"][:-1])
+    directive, message = texts(woken)[-2:]
+    assert directive == texts(begun)[-1]
+    assert "and then?" in message
