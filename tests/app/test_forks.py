@@ -27,6 +27,10 @@ from shoal.core.events import ToolReturned
 from shoal.core.messages import Text, ToolResult, ToolUse, result_text
 from shoal.core.questions import Allowed
 from shoal.core.requests import Request
+from shoal.core.usage import ModelCard
+from shoal.models.scripted import ScriptedModel
+
+FILL = ToolUse(id="x1", name="fill", input={})
 
 
 def forks_once(*calls: ToolUse) -> Any:
@@ -80,11 +84,11 @@ async def test_an_agent_without_a_type_is_a_fork_only_where_that_is_on_and_a_per
 
 @pytest.mark.spec("FRK-02", "FRK-03")
 async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("alpha")
-    read = ToolUse(id="c0", name="Read", input={"file_path": "a.txt"})
-    calls = [read, *(agent_call(f"c{n}", f"job {n}") for n in (1, 2))]
+    # Its result is in the conversation before the forks begin.
+    write = ToolUse(id="c0", name="Write", input={"file_path": "a.txt", "content": "alpha"})
+    calls = [write, *(agent_call(f"c{n}", f"job {n}") for n in (1, 2))]
     minds = Minds(forks_once(*calls), lambda request: f"did {last_of(request)[-5:]}")
-    async with open_forking(tmp_path, minds.model) as session:
+    async with open_forking(tmp_path, minds.model, allowed_tools=["Write"]) as session:
         session.agent.bounds = shoal_bounds(session, thinking_tokens=3_000)
         await through(session, "the harbour")
     asked, after = minds.of_lead[0], minds.of_lead[1]
@@ -254,6 +258,65 @@ async def test_a_fork_that_ended_goes_on_with_all_it_and_its_parent_knew(tmp_pat
     assert second.messages[len(first.messages)].text == "answer 1"
     assert "and the cranes?" in second.messages[-1].text
     assert len(second.messages) == len(first.messages) + 2
+
+
+@pytest.mark.spec("TRN-02")
+async def test_a_fork_of_a_started_agent_goes_on_from_the_words_of_that_one(
+    tmp_path: Path,
+) -> None:
+    def mind(request: Request) -> Any:
+        first, last = request.messages[0].text, last_of(request)
+        forked = any(call.id == "n1" for message in request.messages for call in message.tool_uses)
+        if first == "the cranes":
+            return "counted" if forked else agent_call("n1", "count one")
+        if last == "the harbour":
+            return agent_call("c1", "the cranes", subagent_type="general-purpose")
+        return goes_on(fork)(request)
+
+    fork = ""
+    minds = Minds(mind, lambda _: "one")
+    async with open_forking(tmp_path, minds.model) as session:
+        await through(session, "the harbour")
+        _, nested = session.parts.crew.agents()
+        fork = nested.agent
+    assert (nested.kind, reports(session)) == ("fork", ["counted", "one"])
+    async with open_forking(tmp_path, minds.model, resume=session.id) as again:
+        await through(again, "go on")
+    first, second = minds.of_forks
+    assert first.messages[0].text == "the cranes"
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.system == first.system
+
+
+@pytest.mark.spec("FRK-05")
+async def test_a_fork_that_was_compacted_still_cannot_fork(tmp_path: Path) -> None:
+    answers: list[str] = []
+
+    def mind(request: Request) -> Any:
+        last = last_of(request)
+        if "about to be replaced by a summary" in last:
+            return "I am counting berths."
+        if any(call.id == "f2" for message in request.messages for call in message.tool_uses):
+            answers.append(last)
+            return "counted"
+        if request.messages[0].text.startswith("The conversation so far was summarised"):
+            return agent_call("f2", "again")
+        return lead(request)
+
+    @shoal.tool(reads_only=True)
+    async def fill() -> str:
+        """Fill the conversation."""
+        return "word " * 40_000
+
+    lead = forks_once(agent_call("c1", "job"))
+    small = ModelCard(id="small", provider="x", window=24_000, max_output=1_000)
+    minds = Minds(mind, lambda request: mind(request) if "summary" in last_of(request) else FILL)
+    model = ScriptedModel(minds, card=small)
+    async with open_forking(tmp_path, model, tools=[fill], allowed_tools=["fill"]) as session:
+        await through(session)
+    (answer,) = answers
+    assert "a fork cannot fork" in answer
+    assert reports(session) == ["counted"]
 
 
 async def test_a_fork_whose_parents_words_are_gone_is_not_resumed_without_them(tmp_path: Path) -> None:
