@@ -72,7 +72,7 @@ def forking(jobs: int, *, fork: Callable[[Any], Any] = lambda _: "done") -> Call
         if any(text.startswith(MARK) for text in said):
             return fork(body)
         if said[-1].startswith("wake "):
-            results = body["messages"][-1]["content"][0]["type"] == "tool_result"
+            results = body["messages"][-1]["content"][-1]["type"] == "tool_result"
             return "woken" if results else message_to(said[-1].removeprefix("wake "), "and then?")
         replies = sum(message["role"] == "assistant" for message in body["messages"])
         if replies == 0:
@@ -162,7 +162,7 @@ def working(body: Any) -> Any:
     """An agent that is named reads a long file and reports; the lead starts one, and wakes it when told."""
     said = texts(body)
     if said[-1].startswith("wake "):
-        results = body["messages"][-1]["content"][0]["type"] == "tool_result"
+        results = body["messages"][-1]["content"][-1]["type"] == "tool_result"
         return "woken" if results else message_to(said[-1].removeprefix("wake "), "and then?")
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if "read it" in said[0]:
