@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
+from shoal.app.acceptance import Acceptance
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
@@ -20,10 +22,12 @@ from shoal.app.definitions import Definitions, definitions_for, given_definition
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
+from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
+from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
@@ -41,6 +45,7 @@ from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
+from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -75,6 +80,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    shells: Shells
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -152,7 +158,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             write=write_whole,
         )
     )
-    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
+    tools: dict[str, Tool] = {}
+    acceptance = Acceptance(tools, plans.agent)
+    tools |= all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools), acceptance.of_task)
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     queue = Queue(session.entered)
@@ -172,8 +180,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            turn=lambda: session.turn,
+            housing=_housing(options, settings, record, session, leave),
             plans=plans,
+            acceptance=acceptance,
         ),
         tools,
         reach.shells,
@@ -220,6 +229,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        shells=reach.shells,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -398,6 +408,21 @@ def _between_agents(
     return between
 
 
+def _housing(
+    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+) -> Housing:
+    housing = Housing(
+        settings,
+        record.directory,
+        options.clock,
+        emit=session.emit,
+        note=session.note,
+        turn=lambda: session.turn,
+    )
+    leave.callback(housing.close)
+    return housing
+
+
 def _left_over(
     options: Options, settings: Settings, history: History, record: _Record, ids: Ids
 ) -> LeftOver | None:
@@ -457,7 +482,7 @@ async def _control(
     return await leave.enter_async_context(
         ControlServer(
             record.directory / "control.sock",
-            handle=session.obey,
+            handle=partial(obey, session),
             steer=lambda message: session.steer(message.text),
             position=record.journal.position,
         )

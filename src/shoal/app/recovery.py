@@ -153,7 +153,7 @@ class _Reading:
             call=started.call,
             background=True,
             text=report.shown,
-            detail=CUT_OFF,
+            detail=f"{CUT_OFF}; its worktree is {started.cwd}" if started.isolation else CUT_OFF,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),

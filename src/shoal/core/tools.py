@@ -56,10 +56,10 @@ class Site(Struct, frozen=True, kw_only=True):
     ids: Ids
     progress: Progress
     env: Mapping[str, str]
-    sandbox: Sandbox | None = None
-    """Holds the commands of this agent, in place of what holds those of the session."""
     unreadable: Callable[[str], Callable[[str], bool]] = all_readable
     """For a search below a directory: whether a file there is not for it. All are real paths."""
+    sandbox: Sandbox | None = None
+    """Holds the commands of this agent, in place of what holds those of the session."""
 
 
 class Tool(Protocol):
