@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
+from shoal.app.worktrees import worktrees_of
+from shoal.core.clock import SystemClock
 from shoal.core.events import AgentEnded, AgentStarted, WorkKept
 from shoal.core.messages import ToolResult, result_text
 from shoal.core.requests import Request
@@ -66,6 +69,13 @@ async def test_work_in_a_worktree_is_kept_apart_and_told_and_can_be_merged(proje
     assert kept.commits == 1
     assert git(project, "log", "-1", "--format=%s", kept.branch) == "Add new"
     assert [commit.partition(" ")[2] for commit in ended.evidence.commits] == ["Add new"]
+    worktrees = worktrees_of(
+        project, home=Path(os.environ["SHOAL_HOME"]), environ=os.environ, clock=SystemClock()
+    )
+    (standing,) = await worktrees.list()
+    merged = await worktrees.merge(standing.name)
+    assert (merged.into, merged.commits) == ("main", 1)
+    assert (project / "new.txt").read_text() == "new\n"
     assert f"worktreePath: {kept.path}" in text
     assert f"worktreeBranch: {kept.branch}" in text
 

@@ -85,8 +85,8 @@ class Housing:
         from shoal.workspaces.worktree import told_to_agent
 
         theirs = newcomer.parent.surroundings.workspace
-        worktrees = self._of(theirs.root)
         try:
+            worktrees = await self._of(theirs.root)
             worktree = await self._made(worktrees, newcomer, again)
             workspace = worktree.workspace(
                 granted=theirs.granted,
@@ -116,13 +116,18 @@ class Housing:
         for worktrees in self._worktrees.values():
             worktrees.close()
 
-    def _of(self, root: Path) -> Worktrees:
-        from shoal.workspaces.worktrees import Worktrees
-
+    async def _of(self, root: Path) -> Worktrees:
+        """Those of the repository; what dead processes left there is cleared first, once."""
         if root not in self._worktrees:
-            self._worktrees[root] = Worktrees(
-                root, self._settings.home, env=self._settings.environ, clock=self._clock
+            from shoal.app.worktrees import worktrees_of
+
+            settings = self._settings
+            worktrees = self._worktrees[root] = worktrees_of(
+                root, home=settings.home, environ=settings.environ, clock=self._clock
             )
+            for left in await worktrees.reap():
+                if isinstance(left, Kept):
+                    self._note(f"Work of an agent that was cut off is kept in {shown(left.path)}.")
         return self._worktrees[root]
 
     async def _made(self, worktrees: Worktrees, newcomer: Newcomer, again: str) -> Worktree:
