@@ -259,13 +259,7 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=_authority(parent).child(
-                plan.quarters.workspace,
-                mode=_mode(facts.mode),
-                only=(plan.definition.tools or ()) if plan.toolset.only else (),
-                never=plan.toolset.never,
-                confined=plan.quarters.main,
-            ),
+            permissions=_permissions(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -382,6 +376,22 @@ def _stranger(agent: AgentId) -> str:
 def _authority(agent: Agent) -> RulePermissions:
     assert isinstance(agent.permissions, RulePermissions)
     return agent.permissions
+
+
+def _permissions(plan: _Plan) -> RulePermissions:
+    quarters, toolset = plan.quarters, plan.toolset
+    permissions = _authority(plan.newcomer.parent).child(
+        quarters.workspace,
+        mode=_mode(plan.facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only else (),
+        never=toolset.never,
+        confined=quarters.main,
+    )
+    if quarters.secluded is not None and quarters.sandbox is not None:
+        sandbox = quarters.sandbox
+        quarters.secluded.paths = permissions.denied_paths
+        permissions.sandboxed = lambda _: sandbox.vouches
+    return permissions
 
 
 def _mode(name: str) -> Mode:
