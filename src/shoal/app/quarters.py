@@ -38,6 +38,9 @@ class Secluded(Struct, kw_only=True):
 
     paths: Callable[[], Sequence[Path]] = tuple
 
+    def now(self) -> Sequence[Path]:
+        return self.paths()
+
 
 class Quarters(Struct, frozen=True, kw_only=True):
     workspace: LocalWorkspace
@@ -154,7 +157,7 @@ class Housing:
     ) -> Sandbox:
         try:
             return await worktree_sandbox(
-                self._settings, worktree, workspace, self._record, self._note, lambda: secluded.paths()
+                self._settings, worktree, workspace, self._record, self._note, secluded.now
             )
         except WorktreeError:
             await worktrees.finish(worktree)
