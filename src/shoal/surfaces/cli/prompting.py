@@ -64,7 +64,8 @@ class Prompting:
         if self._open.pop(question.id, None) is not None:
             await self._output.send(cancelled(question.id))
         if not self._open:
-            await self._output.state("running" if self._session.busy else "idle")
+            at_work = self._session.busy or self._session.parts.crew.working
+            await self._output.state("running" if at_work else "idle")
 
 
 def _as_call(question: Question) -> tuple[str, str, dict[str, Any]]:
