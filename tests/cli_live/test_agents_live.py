@@ -187,7 +187,9 @@ def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wa
     # The other agent's end waits for the person's answer.
     gate.open()
     terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
-    assert "The other one came first." not in terminal.screen.text
+    lead, *_ = json.loads(place.shoal("ps", "--json").stdout)
+    assert lead["state"] == "idle"
+    assert [each["type"] for each in events(place)].count("turn_started") == 1
     terminal.type("y\r")
     terminal.wait_for("All of them are done.")
     assert (place.project / "asked-for").exists()

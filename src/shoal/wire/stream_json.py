@@ -262,10 +262,21 @@ def refused(request_id: str, error: str) -> dict[str, Any]:
 
 
 def asked(
-    request_id: str, tool: str, call: str, given: Mapping[str, Any], *, suggested: Sequence[Any] = ()
+    request_id: str,
+    tool: str,
+    call: str,
+    given: Mapping[str, Any],
+    *,
+    suggested: Sequence[Any] = (),
+    agent: str | None = None,
 ) -> dict[str, Any]:
-    """A request of ours: may this tool run? With what would make the question needless."""
+    """A request of ours: may this tool run? With what would make the question needless.
+
+    `agent` is who asks, where it is not the lead.
+    """
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": call}
+    if agent is not None:
+        request["agent_id"] = agent
     if suggested:
         request["permission_suggestions"] = suggested
     return {"type": "control_request", "request_id": request_id, "request": request}

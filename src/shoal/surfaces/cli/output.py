@@ -45,6 +45,10 @@ class Output(Protocol):
         """The turn is over."""
         ...
 
+    async def rest(self) -> None:
+        """No turn runs, no agent is at work, and nothing waits."""
+        ...
+
     async def fail(self, why: str) -> None:
         """There will be no turn at all."""
         ...
@@ -85,6 +89,8 @@ class TextOutput:
 
     async def end(self, finished: Finished) -> None:
         self._text = finished.text or self._text
+
+    async def rest(self) -> None: ...
 
     async def fail(self, why: str) -> None: ...
 
@@ -179,6 +185,8 @@ class JsonOutput:
         # What happens before the next turn begins belongs to that one.
         self._turn = _Turn(self._turn.session)
 
+    async def rest(self) -> None: ...
+
     async def fail(self, why: str) -> None:
         self._result = _no_result(why)
 
@@ -196,6 +204,7 @@ class StreamOutput:
         self._wanted = wanted
         self._turn: _Turn | None = None
         self._standings = Standings()
+        self._state: stream_json.State = "idle"
 
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
@@ -239,6 +248,8 @@ class StreamOutput:
         assert self._turn is not None
         await self.send(self._turn.result(finished))
         self._turn = _Turn(self._turn.session)
+
+    async def rest(self) -> None:
         await self.state("idle")
 
     async def fail(self, why: str) -> None:
@@ -253,8 +264,9 @@ class StreamOutput:
         return any(isinstance(block, ToolResult) for block in added.message.content)
 
     async def state(self, state: stream_json.State) -> None:
-        """Told only to a program that feeds us."""
-        if self._wanted.states and self._turn is not None:
+        """Told only to a program that feeds us, and only when it changes."""
+        if self._wanted.states and self._turn is not None and state != self._state:
+            self._state = state
             session = self._turn.session.id
             await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
 

@@ -50,7 +50,7 @@ class Talk:
         self._under_way: asyncio.Task[None] | None = None
         self._waiting: list[str] = []
         self._interrupted_at = float("-inf")
-        self._stopped = self._has_status = False
+        self._stopped = self._has_status = self._late = False
         self._outcome: Outcome | None = None
         self.status = 0
 
@@ -91,7 +91,7 @@ class Talk:
 
     async def _take_up_arrivals(self) -> None:
         """A turn starts by itself when something came and the person is not in the middle of an answer."""
-        while True:
+        while not self._late:
             await self._idle.wait()
             await self.session.parts.queue.arrival(LEAD)
             if self._idle.is_set():
@@ -255,6 +255,9 @@ class Talk:
         turn = await self.session.next_turn()
         if turn is not None:
             await self._turn(turn)
+        elif self.session.parts.queue.size(LEAD):
+            self._late = True
+            self.telling.note("The deadline has passed: what agents report is not taken up any more.", YELLOW)
 
     async def _turn(self, turn: Turn) -> None:
         self.watch_activity()
