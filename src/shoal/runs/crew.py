@@ -344,8 +344,9 @@ class AgentCrew:
         """Gone, with everything it was given returned, when this returns."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
-        if run.task is not None:
-            run.stopping = run.stopping or why
+        if run.task is not None and not run.stopping:
+            # Once: a second cancellation would strike the clean-up that the first one began.
+            run.stopping = why
             run.task.cancel()
         await run.over()
 
