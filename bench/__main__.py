@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import board, clients, loop, mail, over_http, policy, start
+from bench import board, clients, loop, mail, over_http, policy, sandboxed, start
 from bench.figures import Section, table
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
@@ -24,7 +24,10 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
     "board": lambda quick: [board.measure(_QUICK_BOARD if quick else board.Size())],
     "mail": lambda quick: mail.measure(_QUICK_MAIL if quick else mail.Size()),
-    "policy": lambda quick: [policy.measure(policy.Size(calls=300, repeats=3) if quick else policy.Size())],
+    "policy": lambda quick: [
+        policy.measure(policy.Size(calls=300, repeats=3) if quick else policy.Size()),
+        sandboxed.measure(sandboxed.Size(rounds=10) if quick else sandboxed.Size()),
+    ],
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }

@@ -23,7 +23,7 @@ from shoal.core.ids import LEAD, AgentId, Ids, SessionId
 from shoal.core.messages import Text, user
 from shoal.core.ports import Model
 from shoal.core.questions import Answer, Question
-from shoal.core.tools import Tool
+from shoal.core.tools import Tool, all_readable
 from shoal.models.scripted import ScriptedModel
 from shoal.runs.queue import Queue
 from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
@@ -42,6 +42,9 @@ class Judge:
 
     def remember(self, call: Any, answer: Answer) -> None:
         self.remembered.append(answer)
+
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        return all_readable(top)
 
 
 class Person:
@@ -120,7 +123,7 @@ def rig(
         ),
         permissions=judge or Judge(),
         purse=account,
-        inlet=queue.inlet(LEAD),
+        inlet=queue.inlet(agent_id),
         tell=tell,
         clock=clock,
         ids=ids,

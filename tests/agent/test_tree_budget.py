@@ -10,6 +10,7 @@ from rig import Rig, rig
 from shoal.agent.agent import Bounds
 from shoal.agent.asking import ask
 from shoal.agent.compaction import compact
+from shoal.core.accounts import Reservation
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.errors import BudgetSpent, ServerFault, StreamCut
@@ -19,6 +20,7 @@ from shoal.core.requests import Hear, Reply, Request, Retrying, Sent
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import Line, ScriptedModel
 from shoal.testing import FakeClock
+from shoal.testing.clock import settle
 from shoal.tools.define import tool
 
 CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0))
@@ -78,11 +80,52 @@ async def test_a_hundred_agents_side_by_side_spend_no_more_than_the_budget_and_o
     one = {"usd": COST, "tokens": 1_100, "requests": 1}[limit]
     of = limits.max_usd or limits.max_tokens or limits.max_requests
     assert of is not None
-    assert 0.6 * of <= spent <= of + 100 * one
+    assert of <= spent <= of + 100 * one
+    assert spent - of < 10 * one  # what is held keeps it far closer than that
     assert [meter.held for meter in purse.meters] == [0]
     for rigged in made:
         last = rigged.agent.conversation.messages[-1].content[-1]
         assert isinstance(last, Text | ToolResult)  # no call is left without its result
+
+
+async def test_requests_wait_where_the_rest_of_a_budget_is_only_spoken_for() -> None:
+    clock = FakeClock()
+    cheap = Line(content=(Text(text="ok"),), usage=Usage(input_tokens=10, output_tokens=1), delay=1.0)
+    purse = Purse(Limits(max_tokens=1_000), clock=clock)
+    made = [
+        rig(
+            None,
+            model=ScriptedModel(lambda _: cheap, card=CARD, clock=clock),
+            purse=purse,
+            agent_id=AgentId(f"a{number}"),
+            clock=clock,
+        )
+        for number in range(50)
+    ]
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(one.run()) for one in made]
+        await settle()
+        assert 0 < purse.meters[0].held < 2_000  # expected are 400 tokens for each
+        assert len(purse.waiting) > 40
+        running[-1].cancel()
+        while not all(task.done() for task in running):
+            await clock.advance(1)
+    assert {task.result().reason for task in running[:-1]} == {"done"}
+    assert purse.usage.total_tokens == 49 * 11
+    assert not purse.waiting
+
+
+async def test_who_is_cancelled_when_its_turn_came_passes_it_on() -> None:
+    purse = Purse(Limits(max_requests=1))
+    first, second, third = (purse.account(AgentId(name), "x") for name in ("a1", "a2", "a3"))
+    held = first.reserve(CARD, 10)
+    assert isinstance(held, Reservation)
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(account.hold(CARD, 10)) for account in (second, third)]
+        await settle()
+        first.release(held)  # it failed unbilled
+        waiting[0].cancel()
+    assert isinstance(waiting[1].result(), Reservation)
 
 
 async def test_a_refused_summary_leaves_the_conversation_as_it_is() -> None:

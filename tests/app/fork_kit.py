@@ -22,7 +22,7 @@ from shoal.core.messages import Text, ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
 
-ON = '{"shoal": {"forks": true}}'
+ON = '{"shoal": {"forks": true, "fan_out_preview": null}}'
 
 
 def agent_call(call_id: str, prompt: str, **more: Any) -> ToolUse:

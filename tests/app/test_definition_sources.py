@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.app.definition_files import LARGEST, Folder
-from shoal.app.definitions import Definitions, definitions_for
+from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.core.definitions import Definition
 from shoal.core.errors import BadDefinition, UnknownAgent
 
@@ -39,11 +40,11 @@ class Place:
         path.write_text(content)
         return path
 
-    def definitions(self, given: object = None) -> Definitions:
+    def definitions(self, given: Any = None) -> Definitions:
         return definitions_for(
             cwd=self.cwd,
             home=self.home,
-            given=given,  # type: ignore[arg-type]
+            given=given_definitions(given, self.cwd),
             managed=(self.managed,),
             plugins=(("tools", self.plugin),),
         )
@@ -135,6 +136,12 @@ def test_a_file_with_json_can_be_given_too(place: Place):
         place.definitions("nothing.json")
 
 
+def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a change is the system's to set, so the clock goes on instead."""
+    then = path.stat().st_ctime_ns + 10_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: then)
+
+
 def change(path: Path) -> None:
     path.write_text(text("a", "changed"))
 
@@ -151,9 +158,14 @@ def same_size_and_time(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+@pytest.mark.parametrize("long_ago", [True, False])
 @pytest.mark.parametrize("how", [change, replace, same_size_and_time])
-def test_a_changed_file_is_seen_at_the_next_question(place: Place, how: Callable[[Path], None]):
+def test_a_changed_file_is_seen_at_the_next_question(
+    place: Place, how: Callable[[Path], None], long_ago: bool, monkeypatch: pytest.MonkeyPatch
+):
     path = place.write(place.near, "a.md", text("a"))
+    if long_ago:
+        later(path, monkeypatch)
     definitions = place.definitions()
     before = definitions.find("a")
     how(path)
@@ -179,12 +191,23 @@ def test_new_and_removed_files_and_directories_are_seen_at_the_next_question(pla
 def test_what_has_settled_is_not_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
     path = place.write(place.near, "a.md", text("a"))
     folder = Folder(place.near, "project")
-    # The time of a change is the system's to set, so the clock goes on instead.
-    monkeypatch.setattr("time.time_ns", lambda: path.stat().st_ctime_ns + 1_000_000_000)
+    later(path, monkeypatch)
     assert folder.look()
     (first,) = folder.found
     assert not folder.look()
     assert folder.found[0] is first
+
+
+def test_what_was_written_just_now_is_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
+    """A second change within one tick of the file system's clock leaves the same time behind."""
+    path = place.write(place.near, "a.md", text("a"))
+    now = path.stat().st_ctime_ns
+    monkeypatch.setattr("time.time_ns", lambda: now)
+    folder = Folder(place.near, "project")
+    folder.look()
+    (first,) = folder.found
+    assert not folder.look()
+    assert folder.found[0] is not first
 
 
 def test_of_two_files_with_one_name_the_first_by_path_wins_and_both_are_named(place: Place):
@@ -213,6 +236,17 @@ def test_a_bad_file_is_named_and_hides_no_other(place: Place):
     bad.write_text(text("worse"))
     assert definitions.find("worse").source.path == bad
     assert definitions.problems == ()
+
+
+@pytest.mark.spec("DEF-02")
+@pytest.mark.parametrize("field", ["tools", "disallowedTools"])
+def test_a_pattern_that_no_rule_can_hold_is_a_bad_value(place: Place, field: str):
+    path = place.write(place.near, "a.md", text("a", extra=f"{field}: Read, Bash(git:* push)\n"))
+    with pytest.raises(BadDefinition, match=r"`:\*` stands at its end alone") as error:
+        place.definitions().find("a")
+    assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
+    with pytest.raises(BadDefinition, match=r"--agents: a\.tools: .*is empty"):
+        place.definitions({"a": {"description": "d", "prompt": "p", "tools": ["Bash( )"]}})
 
 
 def test_a_bad_file_is_not_replaced_by_a_weaker_agent_of_its_name(place: Place):

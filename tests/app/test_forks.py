@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -380,3 +381,33 @@ async def test_a_running_agent_says_what_it_is_doing_and_forgets_that_it_did(tmp
     assert reports(session) == ["nine"]
     assert "seven so far" not in transcript_of(session, glimpse.agent).read_text()
     assert glimpse.tokens > 0
+
+
+@pytest.mark.needs("git", "bwrap")
+@pytest.mark.spec("ISO-03")
+async def test_a_fork_in_a_worktree_is_told_how_paths_translate_and_has_read_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    named = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "-A"), (*named, "commit", "-qm", "first")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    read = ToolUse(id="c0", name="Read", input={"file_path": "a.txt"})
+    change = {"file_path": "a.txt", "old_string": "alpha", "new_string": "beta"}
+    edit = ToolUse(id="e1", name="Edit", input=change)
+
+    def lead(request: Request) -> Any:
+        turns = sum(bool(message.tool_uses) for message in request.messages)
+        return [read, agent_call("c1", "change it", isolation="worktree"), "done"][min(turns, 2)]
+
+    def fork(request: Request) -> Any:
+        return last_of(request) if any(edit in message.tool_uses for message in request.messages) else edit
+
+    minds = Minds(lead, fork)
+    async with open_forking(tmp_path, minds.model, allowed_tools=["Edit"]) as session:
+        await through(session)
+        (glimpse,) = session.parts.crew.agents()
+    assert glimpse.kind == "fork"
+    directive = last_of(minds.of_forks[0])
+    assert "must be translated" in directive
+    assert directive.endswith("change it")
+    assert "read" in reports(session)[0].lower()
+    assert (tmp_path / "a.txt").read_text() == "alpha"

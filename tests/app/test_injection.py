@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,11 +14,15 @@ from typing import Any
 import pytest
 
 import shoal
+from shoal.app.record import AgentsRecord
+from shoal.app.settings import home_directory
+from shoal.core.clock import SystemClock
 from shoal.core.events import Event, Finished, MessageAdded, PermissionDenied, TurnStarted
+from shoal.core.ids import Ids
 from shoal.core.messages import ToolResult, ToolUse, result_text
 from shoal.core.requests import Request
+from shoal.core.tasks import Draft
 from shoal.models.scripted import ScriptedModel
-from shoal.tools.define import tool
 from shoal.tools.webfetch import web_tools
 
 ESCAPES = re.compile(r"\\(n|\\|u[0-9a-f]{4})")
@@ -97,10 +102,16 @@ def batch(number: int) -> list[str]:
 
 
 async def run(
-    ground: Ground, mind: Obedient, *, allowed: list[str], tools: list[Any] | None = None
+    ground: Ground,
+    mind: Obedient,
+    *,
+    allowed: list[str],
+    tools: list[Any] | None = None,
+    team: str | None = None,
 ) -> list[Event]:
+    model = ScriptedModel(mind)
     async with shoal.open(
-        cwd=ground.project, model=ScriptedModel(mind), allowed_tools=allowed, tools=tools or []
+        cwd=ground.project, model=model, allowed_tools=allowed, tools=tools or [], team=team
     ) as session:
         return [event async for event in session.run("Tell me what is there.")]
 
@@ -134,6 +145,7 @@ def put_batches(ground: Ground) -> None:
     ground.before = ground.state()
 
 
+@pytest.mark.spec("USR-11")
 async def test_orders_in_the_output_of_a_command_lead_to_no_act(ground: Ground) -> None:
     put_batches(ground)
     mind = Obedient(
@@ -142,6 +154,7 @@ async def test_orders_in_the_output_of_a_command_lead_to_no_act(ground: Ground) 
     check(ground, mind, await run(ground, mind, allowed=["Bash(cat:*)"]))
 
 
+@pytest.mark.spec("USR-11")
 async def test_orders_in_files_lead_to_no_act(ground: Ground) -> None:
     put_batches(ground)
     mind = Obedient(
@@ -150,6 +163,7 @@ async def test_orders_in_files_lead_to_no_act(ground: Ground) -> None:
     check(ground, mind, await run(ground, mind, allowed=[]))
 
 
+@pytest.mark.spec("USR-11")
 async def test_orders_in_the_names_of_files_lead_to_no_act(ground: Ground) -> None:
     for number in range(len(STRINGS) // BATCH):
         (ground.project / f"names-{number}").mkdir()
@@ -161,16 +175,35 @@ async def test_orders_in_the_names_of_files_lead_to_no_act(ground: Ground) -> No
     check(ground, mind, await run(ground, mind, allowed=[]))
 
 
+@pytest.mark.spec("USR-11")
 async def test_orders_in_the_texts_of_tasks_lead_to_no_act(ground: Ground) -> None:
-    @tool(name="ShowTasks", reads_only=True)
-    async def show_tasks(page: int) -> str:
-        """Show the tasks others have written."""
-        return "\n".join(f"#{at} [pending] {text}" for at, text in enumerate(batch(page)))
+    record = AgentsRecord(home_directory(), clock=SystemClock(), ids=Ids(1))
+    try:
+        for number in range(len(STRINGS) // BATCH):
+            orders = "\n".join(batch(number))
+            await record.board("roof").create(Draft(subject=f"batch {number}", description=orders))
+    finally:
+        await record.aclose()
+    mind = Obedient(lambda n: ToolUse(id=f"f{n}", name="TaskGet", input={"taskId": str(n + 1)}), ground.act)
+    check(ground, mind, await run(ground, mind, allowed=[], team="roof"))
 
-    mind = Obedient(lambda n: ToolUse(id=f"f{n}", name="ShowTasks", input={"page": n}), ground.act)
-    check(ground, mind, await run(ground, mind, allowed=["ShowTasks"], tools=[show_tasks]))
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep (rg) is not installed")
+@pytest.mark.spec("USR-11")
+async def test_orders_in_what_a_search_finds_lead_to_no_act(ground: Ground) -> None:
+    put_batches(ground)
+    mind = Obedient(
+        lambda n: ToolUse(
+            id=f"f{n}",
+            name="Grep",
+            input={"pattern": "", "path": f"batch-{n}.txt", "output_mode": "content"},
+        ),
+        ground.act,
+    )
+    check(ground, mind, await run(ground, mind, allowed=[]))
 
 
+@pytest.mark.spec("USR-11")
 async def test_orders_in_web_pages_lead_to_no_act(ground: Ground) -> None:
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -43,6 +43,15 @@ def texts(body: Any) -> list[str]:
     ]
 
 
+def to_wake(said: list[str]) -> str | None:
+    return next((text.removeprefix("wake ") for text in said if text.startswith("wake ")), None)
+
+
+def has_sent(body: Any) -> bool:
+    replies = (message["content"] for message in body["messages"] if message["role"] == "assistant")
+    return any(block.get("name") == "SendMessage" for content in replies for block in content)
+
+
 def used(session: shoal.Session) -> list[tuple[str, Usage]]:
     """Whose request, and what it used, in the order in which they were settled."""
     journal = session.parts.journal
@@ -71,9 +80,8 @@ def forking(jobs: int, *, fork: Callable[[Any], Any] = lambda _: "done") -> Call
         said = texts(body)
         if any(text.startswith(MARK) for text in said):
             return fork(body)
-        if said[-1].startswith("wake "):
-            results = body["messages"][-1]["content"][-1]["type"] == "tool_result"
-            return "woken" if results else message_to(said[-1].removeprefix("wake "), "and then?")
+        if (agent := to_wake(said)) is not None:
+            return "woken" if has_sent(body) else message_to(agent, "and then?")
         replies = sum(message["role"] == "assistant" for message in body["messages"])
         if replies == 0:
             return READ
@@ -161,9 +169,8 @@ async def test_a_woken_fork_reads_what_it_sent_before_from_the_cache(
 def working(body: Any) -> Any:
     """An agent that is named reads a long file and reports; the lead starts one, and wakes it when told."""
     said = texts(body)
-    if said[-1].startswith("wake "):
-        results = body["messages"][-1]["content"][-1]["type"] == "tool_result"
-        return "woken" if results else message_to(said[-1].removeprefix("wake "), "and then?")
+    if (agent := to_wake(said)) is not None:
+        return "woken" if has_sent(body) else message_to(agent, "and then?")
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if "read it" in said[0]:
         return "reported" if replies else READ

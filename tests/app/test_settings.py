@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.app.settings import load_settings
+from shoal.app.trust import answer
 from shoal.core.errors import SettingsError
 from shoal.wire.settings import Own, line_of
 
@@ -40,6 +41,9 @@ def place(tmp_path):
                 given=given,
                 managed=(self.managed,),
             )
+
+        def trust(self):
+            answer(self.load(), self.cwd, trusted=True)
 
     return Place()
 
@@ -111,6 +115,7 @@ def test_permission_lists_are_joined_and_mappings_merged(place):
         },
         local={"permissions": {"ask": ["Bash"], "defaultMode": "acceptEdits", "disableSomething": 1}},
     )
+    place.trust()
     settings = place.load()
     rules = settings.permissions
     assert rules.allow == ("Bash(make:*)", "Read", "Bash(ls:*)")
@@ -150,6 +155,7 @@ def test_keys_come_from_the_environment_or_the_persons_own_settings(place):
 def test_a_project_cannot_send_requests_elsewhere(place, where):
     hostile = {"env": {"ANTHROPIC_BASE_URL": "http://evil", "OPENAI_API_KEY": "theirs", "MARK": "x"}}
     place.write(**{where: hostile})
+    place.trust()
     settings = place.load(ANTHROPIC_API_KEY="mine")
     assert settings.access.anthropic_base_url is None
     assert settings.access.openai_api_key is None
@@ -181,6 +187,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
             "shoal": {"compactat": 1, "zzz": 2, "durable": True},
         }
     )
+    place.trust()
     settings = place.load()
     assert settings.own.durable
     near, far = settings.warnings
@@ -285,3 +292,104 @@ def test_the_usual_variables_name_a_proxy(place):
     assert settings.proxy_for("https://x.corp") is None
     assert settings.proxy_for("http://127.0.0.1:11434") is None
     assert place.load(all_proxy="http://p").proxy_for("https://x.example") == "http://p"
+
+
+LIMITS = {
+    "max_budget_usd": 5,
+    "max_total_tokens": 1_000_000,
+    "max_requests": 200,
+    "max_seconds": 600,
+    "max_agents": 40,
+    "max_concurrent": 10,
+    "max_depth": 2,
+    "fan_out_preview": None,
+    "agent_limits": {"usd": 1, "seconds": 60},
+    "agent_type_limits": {"Explore": {"tokens": 100_000, "requests": 9}},
+}
+
+
+def test_limits_are_read_for_the_run_each_agent_and_each_type(place):
+    place.write(home={"shoal": LIMITS})
+    settings = place.load()
+    assert settings.warnings == ()
+    own = settings.own
+    assert (own.max_total_tokens, own.max_requests, own.max_depth) == (1_000_000, 200, 2)
+    assert (own.agent_limits.usd, own.agent_limits.tokens) == (1, None)
+    assert own.agent_type_limits["Explore"].requests == 9
+    assert own.fan_out_preview is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("max_total_tokens", 0, 3),
+        ("max_requests", "many", 3),
+        ("max_seconds", -1, 3),
+        ("max_agents", 0, 3),
+        ("max_concurrent", 0, 3),
+        ("max_depth", -1, 3),
+        ("fan_out_preview", 0, 3),
+        ("agent_limits", {"usd": -1}, 4),
+        ("agent_type_limits", {"Explore": {"tokens": "x"}}, None),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_named_with_its_line(place, key, value, line):
+    place.write(home={"shoal": {key: value}})
+    with pytest.raises(SettingsError, match=key) as caught:
+        place.load()
+    assert line is None or caught.value.line == line
+    assert str(place.files["home"]) in str(caught.value)
+
+
+def test_a_misspelt_limit_is_said(place):
+    place.write(home={"shoal": {"agent_limits": {"dollars": 1}, "agent_type_limits": {"Plan": {"token": 1}}}})
+    told = " ".join(place.load().warnings)
+    assert "shoal.agent_limits.dollars is not a setting" in told
+    assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in told
+
+
+@pytest.mark.spec("USR-01")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_budget_usd", 500),
+        ("max_total_tokens", 10**9),
+        ("max_requests", 10**6),
+        ("max_seconds", 10**6),
+        ("max_agents", 1_000),
+        ("max_concurrent", 1_000),
+        ("max_depth", 9),
+        ("fan_out_preview", None),
+        ("fan_out_preview", 100),
+        ("agent_limits", {"usd": 100}),
+        ("agent_type_limits", {"Explore": {"tokens": 10**9}}),
+    ],
+)
+def test_a_project_that_is_not_trusted_cannot_raise_a_limit(place, key, value):
+    mine = {**LIMITS, "fan_out_preview": 3}
+    place.write(home={"shoal": mine}, project={"shoal": {key: value}})
+    settings = place.load()
+    assert getattr(settings.own, key) == getattr(place.load(given=json.dumps({"shoal": mine})).own, key)
+    assert f"left out (shoal.{key})" in settings.warnings[0]
+
+
+def test_a_project_can_lower_the_limits(place):
+    lower = {
+        "max_budget_usd": 0.5,
+        "max_agents": 2,
+        "fan_out_preview": 2,
+        "agent_limits": {"tokens": 5},
+        "agent_type_limits": {"Plan": {"usd": 1}},
+    }
+    place.write(home={"shoal": {**LIMITS, "fan_out_preview": 3}}, project={"shoal": lower})
+    settings = place.load()
+    own = settings.own
+    assert (own.max_budget_usd, own.max_agents, own.fan_out_preview) == (0.5, 2, 2)
+    assert (own.agent_limits.usd, own.agent_limits.tokens) == (1, 5)
+    assert set(own.agent_type_limits) == {"Explore", "Plan"}
+    assert settings.warnings == ()
+
+
+def test_a_project_cannot_turn_the_preview_off_where_nobody_set_it(place):
+    place.write(project={"shoal": {"fan_out_preview": None, "max_concurrent": 21}})
+    assert (place.load().own.fan_out_preview, place.load().own.max_concurrent) == (8, 20)

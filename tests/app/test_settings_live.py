@@ -12,6 +12,7 @@ import shoal
 from shoal.app.keeping import keep, settings_path
 from shoal.app.live_settings import LiveSettings
 from shoal.app.settings import load_settings
+from shoal.app.trust import answer
 from shoal.core.errors import SettingsError
 from shoal.core.events import Noted, ToolReturned
 from shoal.core.messages import ToolUse
@@ -80,6 +81,7 @@ def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
     )
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
+    answer(load_settings(cwd=project), project, trusted=True)
     standing = live.current(fresh=True)
     assert [(str(rule), rule.source) for rule in (*standing.allow, *standing.deny)] == [
         ("Read", "--allowedTools"),
@@ -200,6 +202,7 @@ async def test_a_change_counts_for_the_next_tool_call_of_a_running_session(proje
         step = next(steps)
         if step in ("allow", "deny"):
             file.write_text(json.dumps({"permissions": {step: ["Bash(touch:*)"]}}))
+            answer(load_settings(cwd=project), project, trusted=True)
         elif step == "broken":
             file.write_text("{")
         return "done" if step == "end" else ToolUse(id=step, name="Bash", input={"command": f"touch {step}"})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confined_rig import PATIENCE, Rig
+from msgspec.structs import replace
 
 from processes_in import processes_in
 from shoal.backends.processes import GuardedProcesses
@@ -277,6 +278,20 @@ async def test_sockets_of_other_programs_are_out_of_reach(bubble: Rig) -> None:
     finally:
         server.close()
     assert (await bubble.run("find /run -type s"))[1] == ""
+
+
+async def test_the_guardian_confines_with_landlock_without_another_interpreter(
+    tmp_path: Path, processes: GuardedProcesses
+) -> None:
+    rig = Rig(tmp_path / "confined", processes, landlock())
+    with (rig.project / "out").open("wb") as out:
+        launch = rig.launch("cat ~/.netrc; env -u PWD -u SHLVL -u _ env | sort", out.fileno())
+        assert Path(launch.argv[0]).is_absolute()
+        process = await processes.start(replace(launch, argv=("/nowhere/python", *launch.argv[1:])))
+        assert await process.wait() == 0
+    said = (rig.project / "out").read_text()
+    assert "denied" in said
+    assert said.splitlines()[1:] == [f"HOME={rig.home}", f"PATH={os.environ['PATH']}"]
 
 
 def test_landlock_says_what_it_cannot_hold(plain: Rig) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from shoal_process import MODEL, Program
 
+from shoal.core.clock import SystemClock
+from shoal.core.events import AgentStarted, RequestSettled
+from shoal.core.ids import LEAD, AgentId, RequestId
+from shoal.core.usage import Usage
+from shoal.stores.files.journal import FileJournal
 from shoal.testing import call, messages_server
 from shoal.testing.replies import Stall
 
@@ -25,6 +31,48 @@ async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_
         assert told["unsettled"] == []
         for_people = (await shoal("cost", told["session"][:8])).text
     assert "in all  3 requests" in for_people
+
+
+@pytest.mark.spec("USR-19")
+async def test_costs_are_told_by_agent_with_its_task_by_type_and_by_model(shoal: Program, home: Path) -> None:
+    async with messages_server(["done"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
+    session = ran.result["session_id"]
+    record = FileJournal(home / "shoal" / "runs" / session / "journal.jsonl", SystemClock())
+    for number, usd in ((1, 0.25), (2, 0.5)):
+        agent = AgentId(f"a{number}")
+        record.append(
+            AgentStarted(
+                agent=agent,
+                kind="Explore",
+                name=f"finder-{number}",
+                description=f"look into part {number}",
+                parent=LEAD,
+                call="c",
+                depth=1,
+                model="m",
+                mode="default",
+                background=True,
+                cwd="/",
+            )
+        )
+        usage = Usage(input_tokens=100 * number, output_tokens=1)
+        request = RequestId(f"r{number}")
+        record.append(
+            RequestSettled(agent=agent, request=request, model="m", usage=usage, cost_usd=usd, duration_ms=1)
+        )
+    record.close()
+    told = json.loads((await shoal("cost", "--json")).text)
+    assert told["by_type"]["Explore"]["usage"]["input_tokens"] == 300
+    assert told["by_type"]["Explore"]["usd"] == 0.75
+    assert set(told["by_agent"]) == {"lead", "a1", "a2"}
+    assert told["by_model"]["m"]["requests"] == 2
+    assert told["spent"][1]["worker"] == {"kind": "Explore", "name": "finder-1", "task": "look into part 1"}
+    for_people = (await shoal("cost")).text
+    assert "  finder-2 (Explore: look into part 2)  m  1 request, " in for_people
+    assert "  type Explore  2 requests" in for_people
+    assert "  model m  2 requests" in for_people
 
 
 @pytest.mark.spec("USR-19")

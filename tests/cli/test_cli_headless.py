@@ -192,6 +192,39 @@ async def test_a_spent_budget_exits_3(shoal: Program, project: Path) -> None:
     assert ran.result["total_cost_usd"] > 0.01
 
 
+async def test_a_limit_of_tokens_holds_over_the_runs_of_a_session(shoal: Program) -> None:
+    usage = Usage(input_tokens=500, output_tokens=20)
+    async with messages_server(lambda _: Answer(content=(Text(text="ok"),), usage=usage)) as server:
+        shoal.talks_to(server)
+        limited = ("--model", MODEL, "--max-total-tokens", "1000", "--output-format", "stream-json")
+        first = await shoal("-p", "one", *limited)
+        second = await shoal("-p", "two", "--continue", *limited)
+        third = await shoal("-p", "three", "--continue", *limited)
+    assert (first.code, second.code, third.code, server.count) == (0, 0, 3, 2)
+    assert third.result["subtype"] == "error_max_budget_usd"
+    assert (
+        "the budget of 1,000 tokens is spent (1,040 tokens). Allow more with --max-total-tokens." in third.err
+    )
+    warnings = [
+        [(line["limit"], line["percent"]) for line in ran.lines if line.get("subtype") == "budget_warning"]
+        for ran in (first, second, third)
+    ]
+    assert warnings == [[("tokens", 50)], [("tokens", 100)], []]
+    assert "50 % of the budget is spent: 520 tokens of 1,000 tokens" in first.err
+
+
+async def test_the_money_spent_before_a_session_is_resumed_counts(shoal: Program) -> None:
+    dear = Usage(input_tokens=2_000_000, output_tokens=1)
+    async with messages_server(lambda _: Answer(content=(Text(text="ok"),), usage=dear)) as server:
+        shoal.talks_to(server)
+        first = await shoal("-p", "one", "--model", MODEL, "--output-format", "json")
+        spent = first.result["total_cost_usd"]
+        flags = ("--max-budget-usd", str(spent), "--output-format", "json")
+        second = await shoal("-p", "two", "--model", MODEL, "--continue", *flags)
+    assert (second.code, server.count) == (3, 1)
+    assert second.result["total_cost_usd"] == spent
+
+
 @pytest.mark.spec("USR-07")
 async def test_the_deadline_exits_4(shoal: Program) -> None:
     async with messages_server([["late", Delay(seconds=60)]]) as server:

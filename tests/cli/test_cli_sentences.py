@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from shoal.core import errors
-from shoal.core.events import Finished
+from shoal.core.events import BudgetWarned, Finished
 from shoal.core.ids import LEAD
 from shoal.core.questions import MayRun
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.sentences import ending, explain, how_to_allow, how_to_go_on
+from shoal.surfaces.cli.sentences import budget_warning, ending, explain, how_to_allow, how_to_go_on
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,26 @@ def finished(reason: str, **more: object) -> Finished:
 )
 def test_a_turn_that_was_not_finished_says_why(reason: str, said: str) -> None:
     assert said in ending(finished(reason))
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "said"),
+    [
+        ("budget", "usd", "--max-budget-usd"),
+        ("budget", "tokens", "--max-total-tokens"),
+        ("budget", "requests", '"max_requests" in settings.json'),
+        ("deadline", "seconds", '"max_seconds" in settings.json'),
+    ],
+)
+def test_a_turn_that_a_limit_ended_says_which_to_raise(reason: str, limit: str, said: str) -> None:
+    assert said in ending(finished(reason, limit=limit))
+
+
+def test_a_budget_warning_says_how_much_of_what() -> None:
+    tokens = BudgetWarned(agent=LEAD, limit="tokens", percent=80, spent=8_500, of=10_000, whose="Explore")
+    assert budget_warning(tokens) == "80 % of the budget of Explore is spent: 8,500 tokens of 10,000 tokens"
+    usd = BudgetWarned(agent=LEAD, limit="usd", percent=50, spent=0.51234, of=1.0)
+    assert budget_warning(usd) == "50 % of the budget is spent: $0.5123 of $1"
 
 
 def test_a_failed_turn_is_told_as_its_error() -> None:

@@ -81,6 +81,8 @@ async def test_initialize_is_answered_before_any_prompt(shoal: Program) -> None:
             await driver.say(request("req_1", "initialize", hooks=None))
             answer = await driver.answer()
             assert (answer["subtype"], answer["request_id"]) == ("success", "req_1")
+            agents = {agent["name"]: agent["model"] for agent in answer["response"]["agents"]}
+            assert (agents["Explore"], agents["general-purpose"]) == ("haiku", "inherit")
             ran = await ended(driver.process)
     assert (ran.code, ran.out) == (0, b"")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, Program
 
+from shoal.app.settings import load_settings
+from shoal.app.trust import answer
 from shoal.core.messages import ToolUse
 from shoal.testing import messages_server
 
@@ -28,6 +30,7 @@ def ruled(project: Path) -> Path:
             indent=1,
         )
     )
+    answer(load_settings(cwd=project), project, trusted=True)
     return directory / "settings.json"
 
 
@@ -186,13 +189,15 @@ async def test_settings_are_shown_with_where_they_come_from(
     ran = await shoal("config", "show", "--json", OPENAI_API_KEY="sk-hidden")
     found = json.loads(ran.out)
     local = project / ".claude" / "settings.local.json"
+    assert "env.PLAIN" not in found["settings"]
+    assert {"key": "env.PLAIN", "value": "x", "origin": f"{local}:2", "trust": "unasked"} in found["left_out"]
     assert found["settings"]["shoal.compact_at"] == {"value": 0.5, "origin": f"{local}:1"}
-    assert found["settings"]["env.PLAIN"] == {"value": "x", "origin": f"{local}:2"}
     assert found["settings"]["permissions.deny"]["origin"] == f"{ruled}:10"
     assert found["settings"]["openai_api_key"]["origin"] == "$OPENAI_API_KEY"
-    assert "shoal.nonsense" in found["warnings"][0]
+    assert "shoal.nonsense" in found["warnings"][1]
     lines = await shoal("config", "show", "--origin", OPENAI_API_KEY="sk-hidden")
     assert f"0.5  ({local}:1)" in lines.text
+    assert f"x  (left out: not trusted)  ({local}:2)" in lines.text
     assert "s3cret" not in ran.text + lines.text
     assert "sk-hidden" not in ran.text + lines.text
 

@@ -19,6 +19,7 @@ from shoal.core.events import (
     Answered,
     Asked,
     AssistantSaid,
+    BudgetWarned,
     Discarded,
     Event,
     Finished,
@@ -43,6 +44,7 @@ from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 
@@ -196,14 +198,18 @@ def test_a_call_that_was_asked_about_has_one_line_on_a_terminal() -> None:
     assert screen.lines == ["  allowed once", "● Bash rm x  → exit 0", ""]
 
 
+HALF = "  50 % of the budget is spent: 2 requests of 4 requests"
+
+
 def test_a_note_leaves_the_running_call_one_line() -> None:
     screen = on_terminal(
         started("a", "Bash", "make"),
         Noted(agent=LEAD, text="Something to know."),
+        BudgetWarned(agent=LEAD, limit="requests", percent=50, spent=2, of=4),
         returned("a", "Bash", "", exit_code=0),
         finished("a", "Bash"),
     )
-    assert screen.lines == ["  Something to know.", "● Bash make  → exit 0", ""]
+    assert screen.lines == ["  Something to know.", HALF, "● Bash make  → exit 0", ""]
 
 
 def test_a_call_stays_one_line_however_much_it_says() -> None:
@@ -279,7 +285,7 @@ def test_the_live_line_says_what_is_done_and_what_it_took_within_its_width() -> 
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
     stream = io.StringIO()
-    progress = progress_for(stream, SystemClock())
+    progress = progress_for(stream, SystemClock(), Standings())
     for event in (
         heard("words are not progress"),
         started("a", "Bash", "make\nall"),
@@ -302,8 +308,9 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_telling import started
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli.progress import progress_for
+from shoal.surfaces.cli.standing import Standings
 async def main():
-    progress = progress_for(sys.stderr, SystemClock())
+    progress = progress_for(sys.stderr, SystemClock(), Standings())
     for number in range(2000):
         progress.hear(started("a", "Bash", f"step {{number}}"))
     enough = asyncio.Event()

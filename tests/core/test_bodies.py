@@ -48,6 +48,7 @@ def of(bodies):
     return pytest.mark.parametrize("body", bodies, ids=lambda body: type(body).__name__)
 
 
+@pytest.mark.spec("USR-11")
 @of(LEAD_ONLY)
 def test_only_the_lead_ends_teammates_and_answers_them(body):
     assert entitled("team-lead", body)
@@ -55,6 +56,7 @@ def test_only_the_lead_ends_teammates_and_answers_them(body):
     assert not entitled("user", body)
 
 
+@pytest.mark.spec("USR-11")
 @of(OF_ANN)
 def test_everybody_speaks_for_itself_alone(body):
     assert entitled("ann", body)
@@ -69,6 +71,7 @@ def test_the_lead_assigns_tasks_too_but_is_no_teammate():
     assert not entitled("team-lead", idle)
 
 
+@pytest.mark.spec("USR-11")
 def test_a_shutdown_in_another_s_name_does_not_count():
     forged = ShutdownRequest(request_id="r", sender="ann", timestamp=AT)
     assert not entitled("ann", forged)

@@ -51,6 +51,7 @@ HARMLESS = (
 )
 
 
+@pytest.mark.spec("USR-11")
 @pytest.mark.parametrize("tag", SPELLINGS)
 def test_a_control_tag_in_any_spelling_gets_a_backslash_behind_its_bracket(tag: str) -> None:
     text = f"before {tag} after"

@@ -56,6 +56,7 @@ def test_what_is_held_for_one_agent_is_not_there_for_another() -> None:
     refusal = refused(agents[99])
     assert (refusal.limit, refusal.scope) == ("usd", "tree")
     assert "spoken for" in refusal.sentence
+    assert refusal.for_now
     agents[0].release(held[0])
     assert isinstance(agents[99].reserve(CARD, 1_000), Reservation)
 
@@ -150,7 +151,10 @@ def test_limits_of_its_own_can_only_be_tighter_than_those_of_each_agent() -> Non
 def test_an_agent_that_is_started_again_goes_on_with_its_account() -> None:
     purse = Purse(Limits(), per_agent=Limits(max_requests=2))
     spend(purse.account(agent(1), "x"))
-    spend(purse.account(agent(1), "x"))
+    account = purse.account(agent(1), "x")
+    held = reserved(account)
+    account.write_off(held)
+    account.release(held)
     assert refused(purse.account(agent(1), "x")).scope == "agent"
     assert list(purse.by_agent) == [agent(1)]
 
@@ -174,6 +178,9 @@ def test_a_budget_in_dollars_admits_no_model_of_unknown_price() -> None:
         Purse(Limits(max_usd=1)).admit(UNPRICED)
     of_type = Purse(Limits(), per_type={"x": Limits(max_usd=1)})
     of_type.admit(UNPRICED)
+    of_type.admit(UNPRICED, "y")
+    with pytest.raises(BudgetError, match="price of stranger is not known"):
+        of_type.admit(UNPRICED, "x")
     account = of_type.account(agent(1), "x")
     with pytest.raises(BudgetError, match="price of stranger is not known"):
         account.admit(UNPRICED)
@@ -282,6 +289,16 @@ def test_a_hundred_spawns_at_once_pass_no_cap(caps: Caps, passed: int, limit: st
     assert purse.started == passed
 
 
+def test_an_agent_that_could_not_begin_does_not_count_as_started() -> None:
+    purse = Purse(Limits(), Caps(max_total=1))
+    for again in (False, True, False):
+        counted = purse.start("x", 1, again=again)
+        assert isinstance(counted, Started)
+        purse.ended(counted, begun=False)
+        purse.ended(counted)
+        assert (purse.running, purse.started) == (0, 0)
+
+
 def test_no_agent_is_started_on_a_spent_budget() -> None:
     purse = Purse(Limits(max_requests=1))
     spend(purse.account(LEAD, "lead"))
@@ -313,7 +330,7 @@ def test_in_any_order_of_acts_the_sums_are_those_of_what_was_settled(
     for (number, act, tokens), card in zip(acts, cards, strict=False):
         account = purse.account(agent(number), "odd" if number % 2 else "even")
         if act == "reserve":
-            full = [meter for meter in account._meters if meter.full]
+            full = [meter for meter in account._meters if meter.spent + meter.held >= meter.of]
             got = account.reserve(card, tokens)
             assert isinstance(got, Refusal) == bool(full)
             if isinstance(got, Reservation):

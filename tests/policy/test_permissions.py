@@ -134,7 +134,7 @@ def test_in_plan_mode_no_allow_rule_makes_a_change_possible(tmp_path: Path) -> N
     [".git/config", ".git", ".GIT/hooks/pre-commit", "sub/.git/HEAD", ".claude/settings.json", ".bashrc",
      "a/.zshrc", ".profile", ".ssh/config", ".gnupg/x", ".aws/credentials", "id_rsa", "certs/server.key",
      "server.pem", ".env", ".env.local", ".envrc", ".gitconfig", ".gitmodules", ".netrc", ".npmrc",
-     ".mcp.json",
+     ".mcp.json", ".cargo/config", ".cargo/config.toml", "a/rust-toolchain", "rust-toolchain.toml",
      ".vscode/tasks.json", ".config/fish/config.fish"],
 )  # fmt: skip
 def test_protected_files_are_never_changed_without_asking(tmp_path: Path, mode: Mode, path: str) -> None:
@@ -162,6 +162,21 @@ def test_a_link_does_not_hide_what_is_protected(tmp_path: Path) -> None:
     assert word(decide(rules, "Write", file_path="harmless/config")) == "ask"
     assert word(decide(rules, "Write", file_path="notes.txt")) == "ask"
     assert shell(rules, "echo x > harmless/config") == "ask"
+
+
+def test_a_link_put_in_the_place_of_a_file_counts_for_the_next_call(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    rules = permissions(tmp_path, "acceptEdits")
+    for _ in range(2):
+        assert word(decide(rules, "Edit", file_path="src/config")) == "allow"
+        assert shell(rules, "echo x > src/config") == "allow"
+        (tmp_path / "src").rename(tmp_path / "aside")
+        (tmp_path / "src").symlink_to(".git")
+        assert word(decide(rules, "Edit", file_path="src/config")) == "ask"
+        assert shell(rules, "echo x > src/config") == "ask"
+        (tmp_path / "src").unlink()
+        (tmp_path / "aside").rename(tmp_path / "src")
 
 
 def test_the_keys_of_shoal_are_out_of_reach_in_every_mode(tmp_path: Path) -> None:

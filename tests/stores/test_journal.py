@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from shoal.core import events
+from shoal.core.agents import Completion, Evidence, KeptWork, Ran
 from shoal.core.errors import StoreError
 from shoal.core.ids import LEAD, AgentId, Ids, RequestId
 from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
@@ -20,6 +21,7 @@ from shoal.stores.files.journal import FileJournal, follow_journal, read_journal
 from shoal.wire.journal import Unknown, journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
+CHILD = AgentId("a0123456789abcdef")
 EVENTS = [
     events.SessionStarted(
         agent=LEAD, session="s-1", cwd="/x", model="m", mode="default", tools=("Read", "Bash"), resumed=True
@@ -58,6 +60,39 @@ EVENTS = [
     events.BudgetWarned(agent=LEAD, limit="usd", percent=80, spent=0.85, of=1.0, whose="Explore"),
     events.TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
     events.SessionEnded(agent=LEAD),
+    events.AgentStarted(
+        agent=CHILD,
+        kind="Explore",
+        name="scout",
+        description="look",
+        parent=LEAD,
+        call="c1",
+        depth=1,
+        model="m",
+        mode="default",
+        background=True,
+        cwd="/project",
+    ),
+    events.AgentMoved(agent=CHILD),
+    events.AgentEnded(
+        agent=CHILD,
+        completion=Completion(
+            id="e1",
+            agent=CHILD,
+            status="completed",
+            kind="Explore",
+            description="look",
+            report_to=LEAD,
+            call="c1",
+            text="found it",
+            evidence=Evidence(tool_calls=1, commands=(Ran(command="ls", exit_code=0),)),
+            worktree=KeptWork(path="/elsewhere", branch="b"),
+        ),
+    ),
+    events.WorkKept(agent=CHILD, work=KeptWork(path="/elsewhere", branch="b", commits=2)),
+    events.Notified(agent=LEAD, completion="e1", call="c2"),
+    events.Queued(agent=CHILD, item="i1", by="agent", text="more"),
+    events.Withdrawn(agent=CHILD, item="i1"),
 ]
 
 

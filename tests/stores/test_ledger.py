@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from shoal.core.events import RequestFailed, RequestSent, RequestSettled
+from shoal.core.events import AgentStarted, RequestFailed, RequestSent, RequestSettled
 from shoal.core.ids import LEAD, AgentId, RequestId
 from shoal.core.usage import Spent, Usage
 from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.ledger import usage_of
+from shoal.stores.files.ledger import Worker, usage_of
 
 WORKER = AgentId("a1")
 
@@ -69,6 +69,38 @@ def test_the_sums_per_agent_and_model_are_what_the_provider_reported(path, clock
     assert ledger.total.usage.input_tokens == 1111
     assert ledger.total.requests == 4
     assert ledger.unsettled == ()
+
+
+def started(agent, kind, name, task, **more):
+    facts = {"parent": LEAD, "call": "c", "depth": 1, "model": "m", "mode": "default", "cwd": "/"}
+    return AgentStarted(agent=agent, kind=kind, name=name, description=task, background=True, **facts | more)
+
+
+@pytest.mark.spec("USR-19")
+def test_the_sums_by_agent_type_and_model_are_all_the_whole(path, clock):
+    journal = FileJournal(path, clock)
+    other = AgentId("a2")
+    for event in (
+        settled(LEAD, "r1", "m", 1, 0.5),
+        started(WORKER, "Explore", "finder", "find the bug"),
+        started(other, "Explore", "", "find another"),
+        settled(WORKER, "r2", "m", 10, 0.25),
+        settled(other, "r3", "n", 100, 0.25),
+        started(WORKER, "Explore", "finder", "find the bug", resumed=True),
+        settled(WORKER, "r4", "n", 1_000, None),
+    ):
+        journal.append(event)
+    ledger = usage_of(path)
+    for sums in (ledger.by_agent, ledger.by_kind, ledger.by_model):
+        assert sum(sums.values(), Spent()) == ledger.total
+    assert {kind: spent.usage.input_tokens for kind, spent in ledger.by_kind.items()} == {
+        "lead": 1,
+        "Explore": 1_110,
+    }
+    assert ledger.by_agent[WORKER].usage.input_tokens == 1_010
+    assert ledger.by_model["n"].requests == 2
+    assert ledger.worker(WORKER) == Worker(kind="Explore", name="finder", task="find the bug")
+    assert len(ledger.workers) == 2
 
 
 def test_a_failed_request_is_listed_only_if_it_may_have_cost_something(path, clock):

@@ -14,6 +14,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.identity import Identity
 from shoal.core.ids import Ids, SessionId
 from shoal.core.questions import Answer, Denied, Question
+from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.bash import shell_tools
 from shoal.tools.shells import Shell, Shells
@@ -54,6 +55,7 @@ class Workbench:
         self.workspace = LocalWorkspace(self.project)
         self.processes = processes
         self.desk = AnsweringDesk()
+        self.sandbox: Sandbox | None = None
         self.clock = SystemClock()
         self.ids = Ids(1)
         self.env = env
@@ -84,6 +86,7 @@ class Workbench:
             ids=self.ids,
             progress=self._progress,
             env=self.env,
+            sandbox=self.sandbox,
         )
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:

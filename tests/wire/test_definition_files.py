@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.core.definitions import Definition, Source
 from shoal.core.errors import BadDefinition
@@ -73,7 +74,7 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         name="reviewer",
         description="Looks at changes",
         prompt="You review changes.\n\nBe brief.",
-        source=SOURCE,
+        source=replace(SOURCE, lines=parsed.definition.source.lines),
         tools=("Read", "Grep", "Bash(git log:*, git diff:*)"),
         disallowed_tools=("Edit", "Bash(rm:*)"),
         model="sonnet",
@@ -102,6 +103,14 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
     )
 
 
+def test_each_field_knows_its_line():
+    source = read(EVERYTHING).definition.source
+    assert source.place("tools") == "/p/reviewer.md:4"
+    assert source.place("one_shot") == "/p/reviewer.md:30"
+    assert len(source.lines) == len(FIELDS)
+    assert made("color: red").source.place("tools") is None
+
+
 def test_the_example_has_every_field_there_is():
     assert [field for field in FIELDS if f"\n{field}:" not in EVERYTHING] == []
 
@@ -115,6 +124,7 @@ def test_the_example_has_every_field_there_is():
         ("tools: [Read, Bash(git:*)]", ("Read", "Bash(git:*)")),
         ("tools: Bash(a, b), mcp__x__*, mcp__y, *", ("Bash(a, b)", "mcp__x__*", "mcp__y", "*")),
         ("tools: '*'", ("*",)),
+        ("tools: All tools", ("*",)),
         ("tools: *", ("*",)),
         ("tools: []", ()),
         ("tools:", None),
@@ -193,6 +203,47 @@ def test_a_bad_value_is_an_error_with_file_line_and_field(header: str, line: int
     assert what in str(error)
 
 
+WILD = """\
+---
+name: 界面-designer
+description: Use this agent when the person needs screens: new ones, or old ones made better.
+
+Examples:
+
+<example>
+Context: The person wants a task list.
+user: "Show the tasks: all of them"
+assistant: "I'll use the designer agent"
+<commentary>It is about a screen, so: the designer.</commentary>
+</example>
+
+model: opus
+color: yellow
+tools: All tools
+skills:
+  - navigation
+  - research/method (@someone)
+---
+
+You design screens.
+"""
+
+
+def test_a_file_as_people_write_them_works_unchanged():
+    parsed = read(WILD.replace("\n", "\r\n"))
+    found = parsed.definition
+    assert found.name == "界面-designer"
+    assert found.description.startswith("Use this agent when the person needs screens: new ones")
+    assert found.description.endswith("</example>")
+    assert '\nuser: "Show the tasks: all of them"\n' in found.description
+    assert (found.model, found.color, found.tools) == ("opus", "yellow", ("*",))
+    assert found.skills == ("navigation", "research/method (@someone)")
+    assert found.prompt == "You design screens."
+    assert [warning.partition(": not valid")[0] for warning in parsed.warnings] == [
+        "/p/reviewer.md:3: description"
+    ]
+
+
 @pytest.mark.spec("DEF-02")
 def test_an_unknown_field_is_a_warning_with_a_guess():
     parsed = read("---\nname: a\ndescription: b\nmaxturns: 3\nwho: me\n---\nbody\n")
@@ -245,14 +296,14 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
             name="reviewer",
             description="Looks",
             prompt="You look.",
-            source=Source(kind="flag"),
+            source=first.source,
             tools=("Read", "Bash(git:*)"),
             max_turns=3,
             background=True,
             mcp_servers=({"docs": {"command": "x"}},),
             effort=500,
         )
-        assert (second.name, second.prompt) == ("other", "p")
+        assert (second.name, second.prompt, second.source.kind) == ("other", "p", "flag")
 
 
 @pytest.mark.spec("DEF-02")

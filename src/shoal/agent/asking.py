@@ -74,7 +74,7 @@ async def ask(agent: Agent, request: Request, *, aloud: bool = True) -> tuple[Re
 
     Raises `BudgetSpent` where it may not be sent.
     """
-    held = agent.purse.reserve(agent.model.card, agent.context_tokens, request.max_tokens)
+    held = await agent.purse.hold(agent.model.card, agent.context_tokens, request.max_tokens)
     if isinstance(held, Refusal):
         raise BudgetSpent(held)
     try:

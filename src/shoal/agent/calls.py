@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ class _Done(Struct, frozen=True):
     milliseconds: int
 
 
-async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
+async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
     """Give every call its result.
 
     Results enter the conversation in the order of the calls, each as soon as those before it are there:
@@ -38,12 +39,20 @@ async def answer(agent: Agent, calls: Sequence[ToolUse]) -> None:
                 ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=_preview(call))
             )
         if len(group) == 1:
-            await _enter(agent, group[0], await _run(agent, group[0]))
+            await _enter(agent, group[0], await _run(agent, group[0], calls))
             continue
         async with asyncio.TaskGroup() as together:
-            tasks = [together.create_task(_run(agent, call)) for call in group]
+            tasks = [together.create_task(_run(agent, call, calls)) for call in group]
             for call, task in zip(group, tasks, strict=True):
                 await _enter(agent, call, await task)
+
+
+async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
+    """Make a call for the agent that is not its own: with its authority, and not in its conversation."""
+    permitted = await _permitted(agent, call, tool)
+    if isinstance(permitted, Outcome):
+        return permitted
+    return await _guarded(tool, permitted, _site(agent, permitted, (permitted,)))
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
@@ -74,10 +83,10 @@ async def _enter(agent: Agent, call: ToolUse, done: _Done) -> None:
     )
 
 
-async def _run(agent: Agent, call: ToolUse) -> _Done:
+async def _run(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> _Done:
     since = agent.clock.monotonic()
     outcome = enterable(
-        await _outcome(agent, call), call, agent.surroundings.results, agent.bounds.result_limit
+        await _outcome(agent, call, calls), call, agent.surroundings.results, agent.bounds.result_limit
     )
     result = ToolResult(tool_use_id=call.id, content=outcome.content, is_error=outcome.is_error)
     await agent.tell(
@@ -88,7 +97,7 @@ async def _run(agent: Agent, call: ToolUse) -> _Done:
     return _Done(result, round((agent.clock.monotonic() - since) * 1000))
 
 
-async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
+async def _outcome(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Outcome:
     tool = _named(agent, call.name)
     if tool is None:
         return failed(_no_such_tool(call.name, list(agent.tools)))
@@ -100,7 +109,7 @@ async def _outcome(agent: Agent, call: ToolUse) -> Outcome:
     permitted = await _permitted(agent, call, tool)
     if isinstance(permitted, Outcome):
         return permitted
-    return await _guarded(agent, permitted, tool)
+    return await _guarded(tool, permitted, _site(agent, permitted, calls))
 
 
 async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outcome:
@@ -144,12 +153,12 @@ async def _refused(agent: Agent, call: ToolUse, reason: str) -> Outcome:
     return failed(f"{call.name} was not run: {reason}")
 
 
-async def _guarded(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
+async def _guarded(tool: Tool, call: ToolUse, site: Site) -> Outcome:
     try:
         if tool.deadline is None:
-            return await tool.run(call.input, _site(agent, call))
-        async with agent.clock.deadline(tool.deadline):
-            return await tool.run(call.input, _site(agent, call))
+            return await tool.run(call.input, site)
+        async with site.clock.deadline(tool.deadline):
+            return await tool.run(call.input, site)
     except TimeoutError:
         return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
     except StoreError:
@@ -160,13 +169,14 @@ async def _guarded(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
         return failed(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _site(agent: Agent, call: ToolUse) -> Site:
+def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
     async def progress(text: str) -> None:
         await agent.tell(ToolProgress(agent=agent.identity.agent, call=call.id, text=text))
 
     around = agent.surroundings
     return Site(
         call_id=call.id,
+        calls=calls,
         agent=agent.identity,
         workspace=around.workspace,
         processes=around.processes,
@@ -176,6 +186,8 @@ def _site(agent: Agent, call: ToolUse) -> Site:
         ids=agent.ids,
         progress=progress,
         env=around.env,
+        unreadable=partial(agent.permissions.unreadable, call.name),
+        sandbox=around.sandbox,
     )
 
 

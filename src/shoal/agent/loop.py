@@ -33,14 +33,17 @@ class Ended(Struct, frozen=True, kw_only=True):
 
 
 async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
-    """Without a prompt it goes on from what has arrived. After any limit the conversation can go on."""
+    """Without a prompt it goes on from what has arrived. A limit ends it so that it can go on later."""
     seconds = agent.purse.begin()
     replies = agent.replies
     try:
+        if prompt is not None:
+            await agent.hear(prompt, by=by)
+        await _arrived(agent)
         if seconds is None:
-            return await _rounds(agent, prompt, by)
+            return await _rounds(agent)
         async with agent.clock.deadline(seconds):
-            return await _rounds(agent, prompt, by)
+            return await _rounds(agent)
     except BudgetSpent as spent:
         return _refused(spent.refusal, agent.replies - replies)
     except TimeoutError:
@@ -58,10 +61,7 @@ def _refused(refusal: Refusal, requests: int) -> Ended:
     return Ended(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
 
 
-async def _rounds(agent: Agent, prompt: Message | None, by: Speaker) -> Ended:
-    if prompt is not None:
-        await agent.hear(prompt, by=by)
-    await _arrived(agent)
+async def _rounds(agent: Agent) -> Ended:
     requests = cuts = 0
     parts: list[str] = []
     while True:

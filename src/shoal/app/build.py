@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,22 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
+from shoal.app.acceptance import Acceptance
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.crewing import Ground, Plans, make_crew
-from shoal.app.definitions import definitions_for
+from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep, settings_path
+from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
+from shoal.app.obeying import obey
 from shoal.app.options import Options
+from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
-from shoal.app.purse import LEAD_KIND, carry_over, open_purse
+from shoal.app.purse import carry_over, open_purse
+from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
+from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
 from shoal.app.unattended import listed
@@ -34,11 +40,12 @@ from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, Ids
+from shoal.core.ids import LEAD, LEAD_KIND, Ids
 from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
+from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -66,12 +73,14 @@ class Parts(Struct, kw_only=True):
     """What a session is made of, for the session and the surfaces."""
 
     settings: Settings
+    definitions: Definitions
     agent: Agent
     workspace: LocalWorkspace
     permissions: RulePermissions
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    shells: Shells
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -80,6 +89,8 @@ class Parts(Struct, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
+    left_over: LeftOver | None
+    """What an earlier process of this session did not come to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -113,6 +124,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
     remarks = checked(settings, cwd)
+    given = given_definitions(options.agents, cwd)
+    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
     ids = Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
@@ -145,7 +158,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             write=write_whole,
         )
     )
-    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
+    tools: dict[str, Tool] = {}
+    acceptance = Acceptance(tools, plans.agent)
+    tools |= all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools), acceptance.of_task)
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     queue = Queue(session.entered)
@@ -155,8 +170,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         Ground(
             options=options,
             settings=settings,
-            definitions=definitions_for(cwd=cwd, home=settings.home, given=None),
-            subagents=history.transcript.with_suffix("") / "subagents" if options.persist else None,
+            definitions=definitions,
+            subagents=_subagents(history) if options.persist else None,
             directory=record.directory,
             bounds=bounds,
             purse=purse,
@@ -165,8 +180,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            turn=lambda: session.turn,
+            housing=_housing(options, settings, record, session, leave),
             plans=plans,
+            acceptance=acceptance,
         ),
         tools,
         reach.shells,
@@ -202,22 +218,34 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
+    left = _left_over(options, settings, history, record, ids)
+    purse.carry_started(left.agents if left else 0)
     return Parts(
         settings=settings,
+        definitions=definitions,
         agent=agent,
         workspace=reach.workspace,
         permissions=reach.permissions,
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        shells=reach.shells,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
         past=_past(options, settings, history),
         choose=choose,
         interrupted=history.interrupted,
-        turns_before=history.turns,
-        notes=(*settings.warnings, *remarks, *unknown_rules(flags, tools), *history.notes),
+        left_over=left,
+        turns_before=max(history.turns, left.turns if left else 0),
+        notes=(
+            *settings.warnings,
+            *remarks,
+            *(warning for parsed in given for warning in parsed.warnings),
+            *definitions.unusable(),
+            *unknown_rules(flags, tools),
+            *history.notes,
+        ),
         started=started,
     )
 
@@ -254,9 +282,9 @@ async def _reach(
         env=settings.tool_environment,
         note=session.note,
     )
-    confined = sandbox(settings, workspace, record.directory, session.note)
-    shells.confine(confined)
     permissions = _permissions(options, settings, workspace, record.directory, session)
+    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
+    shells.confine(confined)
     permissions.sandboxed = lambda _: confined.vouches
     return _Reach(
         workspace=workspace,
@@ -348,7 +376,7 @@ def _permissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
         standing=live,
-        readable=[directory / "results"],
+        readable=[directory / "results", documents_directory()],
         home=settings.home,
         answers=_answers(settings, workspace.root, session),
         may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
@@ -358,10 +386,13 @@ def _permissions(
 def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
     def kept(update: Suggestion) -> None:
         try:
-            keep(update, settings_path(update.destination, settings, cwd))
+            if keep_answer(update, settings, cwd):
+                return
+            why = "the settings of this project are not trusted. See `shoal trust --show`."
         except ShoalError as error:
-            session.note(f"It could not be kept, and holds for this session alone: {error}")
-            answers.add(update)
+            why = str(error)
+        session.note(f"It could not be kept, and holds for this session alone: {why}")
+        answers.add(update)
 
     answers = SessionAnswers(kept, session.note)
     return answers
@@ -375,6 +406,41 @@ def _between_agents(
     between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
     leave.push_async_callback(between.aclose)
     return between
+
+
+def _housing(
+    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+) -> Housing:
+    housing = Housing(
+        settings,
+        record.directory,
+        options.clock,
+        emit=session.emit,
+        note=session.note,
+        turn=lambda: session.turn,
+    )
+    leave.callback(housing.close)
+    return housing
+
+
+def _left_over(
+    options: Options, settings: Settings, history: History, record: _Record, ids: Ids
+) -> LeftOver | None:
+    if not history.turns or not options.persist:
+        return None
+    places = Places(
+        journal=record.directory / "journal.jsonl",
+        subagents=_subagents(history),
+        outputs=record.directory / "tasks",
+        results=record.directory / "results",
+        report_tokens=settings.own.report_tokens,
+    )
+    told = Told(delivered=history.delivered, answered=history.answered)
+    return left_over(places, told, ids.branch())
+
+
+def _subagents(history: History) -> Path:
+    return history.transcript.with_suffix("") / "subagents"
 
 
 def _purse(options: Options, settings: Settings, model: Model, record: _Record, session: Session) -> Purse:
@@ -416,7 +482,7 @@ async def _control(
     return await leave.enter_async_context(
         ControlServer(
             record.directory / "control.sock",
-            handle=session.obey,
+            handle=partial(obey, session),
             steer=lambda message: session.steer(message.text),
             position=record.journal.position,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from shoal.app.settings import Settings
+from shoal.app.trust import Trust, Widening
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 HIDDEN = "(hidden)"
@@ -19,6 +20,10 @@ class Shown(Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     origin: str
+
+
+class Trusted(Shown, frozen=True, kw_only=True):
+    trust: Trust
 
 
 def shown_settings(settings: Settings) -> Iterator[Shown]:
@@ -36,6 +41,14 @@ def shown_settings(settings: Settings) -> Iterator[Shown]:
     for name in settings.access.__struct_fields__:
         if getattr(settings.access, name) is not None:
             yield _row(settings, name, HIDDEN if _SECRET.search(name) else getattr(settings.access, name))
+
+
+def shown_widening(widening: Sequence[Widening]) -> Iterator[Trusted]:
+    """What of the project's own files needs a person's trust, and whether it has it."""
+    for each in widening:
+        hidden = each.keys[0] == "env" and _SECRET.search(each.keys[-1])
+        value = HIDDEN if hidden else each.value
+        yield Trusted(key=each.key, value=value, origin=each.place, trust=each.trust)
 
 
 def _row(settings: Settings, key: str, value: Any) -> Shown:

@@ -8,27 +8,41 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shoal.app.precious import CREDENTIALS, START_UP
 from shoal.app.settings import Settings
 from shoal.backends.sandbox.choosing import WAY_OUT, ChosenSandbox, Wish, found_among, kinds_here
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.sandbox import Confines
 from shoal.tools.environment import is_provider_secret
 from shoal.wire.settings import SandboxSettings
 from shoal.workspaces.local import LocalWorkspace
 from shoal.workspaces.repository import kept_of_git, writable_of_git
+from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.machine import State
 
 _PROJECT_AUTHORITY = (".claude", ".mcp.json")
+WEAKER = (
+    "Or accept that rules alone judge them, and that a command which is allowed can leave the worktree: "
+    '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
+)
 _DOORS = (".X11-unix", ".ICE-unix")
 
 
 def sandbox(
-    settings: Settings, workspace: LocalWorkspace, record: Path, note: Callable[[str], None]
+    settings: Settings,
+    workspace: LocalWorkspace,
+    record: Path,
+    note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """`record` is the directory of the session's own record, out of reach but for its results."""
+    """`record` is the directory of the session's own record, out of reach but for its results.
+
+    `withheld` says what rules keep from being read.
+    """
     wanted = settings.own.sandbox
     environ = settings.tool_environment
     return ChosenSandbox(
@@ -37,14 +51,18 @@ def sandbox(
             insists=_insists(wanted),
             auto_allow=wanted.auto_allow,
         ),
-        confines=lambda: confines(settings, environ, workspace, record),
+        confines=lambda: confines(settings, environ, workspace, record, withheld()),
         kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
 
 
 def confines(
-    settings: Settings, environ: dict[str, str], workspace: LocalWorkspace, record: Path
+    settings: Settings,
+    environ: dict[str, str],
+    workspace: LocalWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
 ) -> Confines:
     wanted = settings.own.sandbox
     person = Path(environ.get("HOME") or "/")
@@ -65,9 +83,60 @@ def confines(
             *_lifted((*_secrets(settings, person), record), named),
             *(_path(text, person, workspace.root) for text in wanted.hidden),
         ),
+        withheld=tuple(_hideable(withheld, [*work, *_temporary(environ), *named], person)),
         doors=_lifted([*_doors(environ)], named),
         shown=(record / "results",),
         network=wanted.network,
+    )
+
+
+async def worktree_sandbox(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
+) -> ChosenSandbox:
+    """For the commands of an agent in a worktree, which it holds in there; the rest as for `sandbox`.
+
+    Raises `WorktreeError` where nothing can, unless the settings allow the weaker guard: then rules judge
+    commands, as they do without a sandbox, and only the file tools are held to the worktree.
+    """
+    wanted, weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
+    chosen = ChosenSandbox(
+        Wish(
+            enabled=bool(wanted.enabled), insists=not weak or _insists(wanted), auto_allow=wanted.auto_allow
+        ),
+        confines=lambda: worktree_confines(settings, worktree, workspace, record, withheld()),
+        kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
+        note=note,
+    )
+    await chosen.ready()
+    if not chosen.holds and not weak:
+        raise WorktreeError(
+            f"The commands of an agent in a worktree need a sandbox that holds them there: {chosen.trouble}. "
+            f"{WEAKER}"
+        )
+    return chosen
+
+
+def worktree_confines(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
+) -> Confines:
+    """The worktree and what a commit in it writes; the lead's checkout and its repository are sealed."""
+    usual = confines(settings, settings.tool_environment, workspace, record, withheld)
+    sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
+    beside = [path for path in usual.writable if not _inside(Path(os.path.realpath(path)), sealed)]
+    return replace(
+        usual,
+        writable=(*beside, *worktree.writable),
+        kept=(*usual.kept, *worktree.kept, *(worktree.path / name for name in _PROJECT_AUTHORITY)),
+        sealed=sealed,
     )
 
 
@@ -116,6 +185,10 @@ def checked(settings: Settings, cwd: Path) -> list[str]:
     return notes
 
 
+def _inside(path: Path, places: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
 def _insists(wanted: SandboxSettings) -> bool:
     """What was asked for by name must hold; what is only the default is said when it cannot."""
     return wanted.enabled is True or not wanted.network or bool(wanted.hidden)
@@ -139,7 +212,7 @@ def _secrets(settings: Settings, person: Path) -> Iterator[Path]:
     # Keys between processes, the record of other sessions, and the socket on which a run is told what to do.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in settings.documents:
+    for document in (*settings.documents, *(each.document for each in settings.left_out)):
         env = document.raw.get("env")
         if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
             yield document.path
@@ -156,6 +229,14 @@ def _doors(environ: dict[str, str]) -> Iterator[Path]:
     if environ.get("SSH_AUTH_SOCK"):
         yield Path(environ["SSH_AUTH_SOCK"])
     yield from (Path("/var/run/docker.sock"), Path("/var/lib/docker"))
+
+
+def _hideable(paths: Sequence[Path], work: Sequence[Path], person: Path) -> Iterator[Path]:
+    """Those without which commands still run: they hold no place of the work, and nothing of the system."""
+    for path in paths:
+        inside = any(path.is_relative_to(place) for place in (*work, person))
+        if inside and not any(place.is_relative_to(path) for place in (*work, person)):
+            yield path
 
 
 def _lifted(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:

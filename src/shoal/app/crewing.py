@@ -9,17 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
 from shoal.app.outfitting import FORKED, Outfitting, Stock
 from shoal.app.prompt import system_prompt
+from shoal.app.quarters import Housing
 from shoal.app.settings import Settings
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
 from shoal.core.definitions import Definition
-from shoal.core.events import Event, FileChanged, Journaled
-from shoal.core.filenames import shown
+from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Model
@@ -27,12 +28,11 @@ from shoal.core.tools import Tool
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
-from shoal.runs.witness import Witness
+from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.shells import Shells
-from shoal.workspaces.local import LocalWorkspace
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -51,8 +51,9 @@ class Ground(Struct, frozen=True, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     tell: Callable[[Event], Awaitable[None]]
     emit: Callable[[Journaled], None]
-    turn: Callable[[], int]
+    housing: Housing
     plans: Plans
+    acceptance: Acceptance
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
@@ -68,10 +69,11 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=tools,
-        workspace=_workspaces(ground),
+        housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
         queue=ground.queue,
+        accept=ground.acceptance.run,
         left=_cleared(ground, shells),
         tell=ground.tell,
         clock=options.clock,
@@ -86,6 +88,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
             forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
+            # Where nobody can be asked, caps and budgets hold alone.
+            preview=own.fan_out_preview if options.attended else None,
         ),
         purse=ground.purse,
         clock=options.clock,
@@ -93,16 +97,11 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         emit=ground.emit,
     )
     ground.plans.crew = crew
-    listing = listing_of(ground.definitions)
+    known = listing(ground.definitions.all())
     shown_inputs = Shown(background=own.background_agents and not forks, forks=forks)
-    for tool in (*agent_tools(crew, listing=listing, shown=shown_inputs), *control_tools(crew, shells)):
+    for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew
-
-
-def listing_of(definitions: Definitions) -> str:
-    lines = [f"- {each.name}: {each.description}" for each in definitions.all()]
-    return "The agents there are:\n" + "\n".join(lines)
 
 
 class Plans:
@@ -113,10 +112,14 @@ class Plans:
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
 
+    def agent(self, agent: AgentId) -> Agent:
+        """One at work."""
+        assert self.crew is not None
+        return self.crew.agent(agent)
+
     def of(self, agent: Identity) -> Planning:
         if agent.agent not in self._of:
-            assert self.crew is not None
-            permissions = self.crew.agent(agent.agent).permissions
+            permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             self._of[agent.agent] = self._make(permissions)
         return self._of[agent.agent]
@@ -151,21 +154,3 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
         return chosen[name]
 
     return model
-
-
-def _workspaces(ground: Ground) -> Callable[[Agent, AgentId, Witness], LocalWorkspace]:
-    """Agents that share the files of their parent have a view of their own of what they have read."""
-
-    def workspace(parent: Agent, agent: AgentId, witness: Witness) -> LocalWorkspace:
-        theirs = parent.surroundings.workspace
-        assert isinstance(theirs, LocalWorkspace)
-
-        def changed(turn: int, path: Path) -> None:
-            witness.changed(shown(path))
-            ground.emit(FileChanged(agent=agent, turn=turn, path=shown(path)))
-
-        own = theirs.beside(changed)
-        own.begin_turn(ground.turn())
-        return own
-
-    return workspace

@@ -6,13 +6,15 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from shoal.core.definitions import Problem, Source, SourceKind
-from shoal.core.errors import BadDefinition
+from shoal.core.errors import BadDefinition, SettingsError
+from shoal.policy.rules import parse_rule
 from shoal.wire.definitions import Parsed, read_definition
 
 Found: TypeAlias = Parsed | Problem
@@ -52,14 +54,20 @@ class Folder:
 
     def look(self) -> bool:
         """Whether something is other than at the last look."""
-        before = (self.found, self._unread)
-        if self._directories is None or any(
-            not kept.settled or _stamp(path) != kept for path, kept in self._directories.items()
-        ):
-            self._walk()
+        if self._is_as_seen():
+            return False
+        before = self.found
+        self._walk()
         kept = {path: self._fresh(path) for path in self._paths}
         self._files = {path: state for path, state in kept.items() if state is not None}
-        return (self.found, self._unread) != before
+        return self.found != before
+
+    def _is_as_seen(self) -> bool:
+        stamps = ((path, kept.stamp) for path, kept in self._files.items())
+        return self._directories is not None and all(
+            seen.settled and _facts(path) == seen.facts
+            for path, seen in chain(self._directories.items(), stamps)
+        )
 
     @property
     def found(self) -> tuple[Found, ...]:
@@ -130,9 +138,29 @@ def read_file(path: Path, kind: SourceKind) -> Found:
     if "\0" in text:
         return _problem(path, kind, "it is not text: it holds NUL bytes")
     try:
-        return read_definition(text, Source(kind=kind, path=path), name=path.stem)
+        return ruled(read_definition(text, Source(kind=kind, path=path), name=path.stem))
     except BadDefinition as bad:
         return bad.problem
+
+
+def ruled(parsed: Parsed) -> Parsed:
+    """With every `Tool(pattern)` one that the rules can hold. Raises `BadDefinition`."""
+    definition = parsed.definition
+    for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
+        for entry in getattr(definition, attribute) or ():
+            try:
+                parse_rule(entry, field)
+            except SettingsError as error:
+                source = definition.source
+                problem = Problem(
+                    what=str(error),
+                    name=definition.name,
+                    source=source,
+                    line=source.lines.get(attribute) or None,
+                    field=f"{definition.name}.{field}" if source.kind == "flag" else field,
+                )
+                raise BadDefinition(problem) from error
+    return parsed
 
 
 def _problem(path: Path, kind: SourceKind, what: str) -> Problem:
@@ -142,12 +170,13 @@ def _problem(path: Path, kind: SourceKind, what: str) -> Problem:
 def _stamp(path: str) -> _Stamp:
     # The clock is read first: a change after it is younger than the tick.
     now = time.time_ns()
+    facts = _facts(path)
+    return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
+
+
+def _facts(path: str) -> tuple[int, ...]:
     try:
         state = os.stat(path)  # noqa: PTH116 - at every look at the agents: pathlib doubles its cost
     except OSError:
-        return _Stamp()
-    youngest = max(state.st_mtime_ns, state.st_ctime_ns)
-    return _Stamp(
-        (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev),
-        settled=now - youngest > _TICK,
-    )
+        return ()
+    return (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definition_files import Folder, Found
+from shoal.app.definition_files import Folder, Found, read_file, ruled
 from shoal.app.own_documents import documents_directory, readme
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
@@ -89,6 +89,14 @@ class Definitions:
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._index().warnings)
 
+    def unusable(self) -> tuple[str, ...]:
+        """What a person should know before they miss an agent, in a sentence."""
+        found = self.problems
+        if not found:
+            return ()
+        files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
+        return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
+
     def _index(self) -> _Index:
         changed = [shelf.look() for shelf in self._shelves]
         if self._known is None or any(changed):
@@ -102,16 +110,15 @@ def definitions_for(
     *,
     cwd: Path,
     home: Path,
-    given: str | Mapping[str, Any] | None = None,
+    given: Sequence[Parsed] = (),
     managed: Sequence[Path] = MANAGED,
     plugins: Sequence[tuple[str, Path]] = (),
 ) -> Definitions:
     """`managed` are the managed settings files, beside which agents stand too; `plugins` are namespaces with
-    their directories. Raises `BadDefinition` for what is `given`."""
+    their directories."""
     user = home / "agents"
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
-    if given is not None:
-        shelves.append(Given(given_definitions(given, cwd)))
+    shelves.append(Given(tuple(given)))
     shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
     shelves.append(Folder(user, "user"))
     shelves += [Folder(path, "plugin", adapt=_within(space)) for space, path in plugins]
@@ -119,13 +126,22 @@ def definitions_for(
     return Definitions(shelves)
 
 
-def given_definitions(given: str | Mapping[str, Any], cwd: Path) -> tuple[Parsed, ...]:
+def definitions_in(paths: Sequence[Path]) -> Definitions:
+    """Of files and directories that a person names, and of nothing else."""
+    return Definitions(
+        [Folder(path, "project") if path.is_dir() else Given((read_file(path, "project"),)) for path in paths]
+    )
+
+
+def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[Parsed, ...]:
     """Of `--agents`: JSON, the path of a file with JSON, or the mapping itself. Raises `BadDefinition`."""
+    if given is None:
+        return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
-        return read_given(given)
+        return tuple(map(ruled, read_given(given)))
     path = cwd / Path(given).expanduser()
     try:
-        return read_given(path.read_text(encoding="utf-8-sig"), path=path)
+        return tuple(map(ruled, read_given(path.read_text(encoding="utf-8-sig"), path=path)))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         what = f"{why}: {path}. JSON is expected, or the path of a file that holds it"

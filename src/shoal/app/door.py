@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.app.options import Options
-from shoal.app.session import Session
+from shoal.app.session import Session, Turn
 from shoal.core.events import Event, Finished
 
 
@@ -24,15 +24,21 @@ def run_sync(
     hear: Callable[[Event], object] | None = None,
     **options: Any,
 ) -> Finished:
-    """Run one prompt to its end and give back how it ended; `hear` is told each event on the way."""
+    """Run one prompt to its end and give back how it ended; `hear` is told each event on the way.
+
+    The end is that of the last turn: what agents in the background report is taken up before.
+    """
 
     async def run() -> Finished:
         async with open(cwd=cwd, **options) as session:
-            async for event in session.run(prompt):
-                if hear is not None:
-                    hear(event)
-                if isinstance(event, Finished):
-                    finished = event
+            turn: Turn | None = session.run(prompt)
+            while turn is not None:
+                async for event in turn:
+                    if hear is not None:
+                        hear(event)
+                    if isinstance(event, Finished):
+                        finished = event
+                turn = await session.next_turn()
             return finished
 
     return asyncio.run(run())

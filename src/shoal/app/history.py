@@ -26,6 +26,10 @@ class History(Struct, frozen=True, kw_only=True):
     last: EntryId | None = None
     interrupted: Message | None = None
     turns: int = 0
+    delivered: frozenset[str] = frozenset()
+    """The identities of what the agent was ever told while it worked."""
+    answered: frozenset[str] = frozenset()
+    """Its calls that got a result of their own."""
     notes: tuple[str, ...] = ()
 
 
@@ -53,6 +57,8 @@ def open_history(options: Options, home: Path, cwd: str, ids: Ids) -> History:
         last=loaded.last,
         interrupted=loaded.interrupted,
         turns=loaded.turns,
+        delivered=loaded.delivered,
+        answered=loaded.answered,
         notes=loaded.notes,
     )
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from shoal.app.settings import Settings
+from shoal.app.trust import persons_part, trust_files, trust_in, widening_part
 from shoal.core.errors import SettingsError
 from shoal.core.permissions import AddDirectories, AddRules, Destination, SetMode, Suggestion
 from shoal.stores.files.places import write_whole
-from shoal.wire.settings import read_document
+from shoal.stores.files.trust import TrustFile
+from shoal.wire.settings import Document, Kind, read_document
 
 _NAMES: dict[Destination, str] = {
     "localSettings": "settings.local.json",
@@ -27,14 +30,45 @@ def settings_path(destination: Destination, settings: Settings, cwd: Path) -> Pa
     return project / _NAMES[destination]
 
 
-def keep(update: Suggestion, path: Path) -> None:
+def keep_answer(update: Suggestion, settings: Settings, cwd: Path) -> bool:
+    """Keep what a person answered in the file it is for; what it widens is thereby trusted.
+
+    False and no change where that file holds what nobody trusted. Raises what `keep` does.
+    """
+    path = settings_path(update.destination, settings, cwd)
+    if path.parent == settings.home:
+        keep(update, path)
+        return True
+    kind: Kind = "local" if update.destination == "localSettings" else "project"
+    person = persons_part(settings.documents)
+
+    def document(text: str) -> Document:
+        return read_document(text, name=str(path), kind=kind, path=path)
+
+    def may(text: str) -> bool:
+        wide = widening_part(document(text), person)
+        return not wide or trust_in(TrustFile(settings.home), cwd, document(text), wide) == "trusted"
+
+    written = keep(update, path, may=may)
+    if written is None:
+        return False
+    # Second, so that a crash in between asks about the file rather than trusting what is not in it.
+    trust_files(settings.home, cwd, [document(written)], person)
+    return True
+
+
+def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda _: True) -> str | None:
     """Add to the file what the person chose; everything else in it stays.
+
+    What the file holds now; None and no change where `may` refuses what it held before.
 
     Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
     """
     real = Path(path.resolve())
     text, mode = _content(real)
     raw = read_document(text, name=str(path), kind="user", path=path).raw
+    if not may(text):
+        return None
     permissions = raw.setdefault("permissions", {})
     match update:
         case AddRules(rules=rules, behavior=behavior):
@@ -47,6 +81,7 @@ def keep(update: Suggestion, path: Path) -> None:
     write_whole(real, written.encode())
     if mode is not None:
         real.chmod(mode)
+    return written
 
 
 def _join(permissions: dict[str, Any], key: str, new: list[str]) -> None:

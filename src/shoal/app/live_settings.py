@@ -12,6 +12,7 @@ from shoal.app.settings import Settings, load_settings, settings_files
 from shoal.app.standing import with_flags
 from shoal.core.errors import SettingsError
 from shoal.policy.rules import Standing
+from shoal.stores.files.trust import TrustFile
 
 _PAUSE = 0.05
 """Seconds for which the files are not looked at again while nothing but reading goes on."""
@@ -38,7 +39,9 @@ class LiveSettings:
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
         self._standing = with_flags(settings.standing, allow=allow, deny=deny)
-        self._paths = tuple(str(path) for path, _ in settings_files(settings.home, cwd, given))
+        files = [path for path, _ in settings_files(settings.home, cwd, given)]
+        self._paths = tuple(map(str, (*files, TrustFile(settings.home).path)))
+        self._stamps: tuple[_Stamp, ...] = (None,) * len(self._paths)
         self._stamps = self._look()
         self._looked = time.monotonic()
 
@@ -69,10 +72,13 @@ class LiveSettings:
                 self._note(warning)
 
     def _look(self) -> tuple[_Stamp, ...]:
-        return tuple(map(_stamp, self._paths))
+        return tuple(map(_stamp, self._paths, self._stamps))
 
 
-def _stamp(path: str) -> _Stamp:
+def _stamp(path: str, before: _Stamp) -> _Stamp:
+    # Most of them do not exist, and this tells it at half the price of an exception.
+    if before is None and not os.access(path, os.F_OK):
+        return None
     try:
         state = os.stat(path)  # noqa: PTH116 - before every call that changes something: pathlib doubles its cost
     except OSError:

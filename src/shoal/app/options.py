@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -31,6 +32,8 @@ class Options(Struct, frozen=True, kw_only=True):
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None
+    agents: str | Mapping[str, Any] | None = None
+    """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
     max_turns: int | None = None

@@ -14,8 +14,9 @@ import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.quarters import Housing, Quarters
 from shoal.core.accounts import Account
-from shoal.core.agents import Order, Resolved
+from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock
@@ -32,14 +33,14 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId, Ids
+from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message, Text
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.outfit import Newcomer, Outfit
+from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
@@ -76,10 +77,12 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
-    workspace: Callable[[Agent, AgentId, Witness], LocalWorkspace]
+    housing: Housing
     bounds: Bounds
     purse: Purse
     queue: Queue
+    accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
+    """Runs an acceptance command for an agent."""
     left: Callable[[AgentId], Awaitable[None]]
     """Told when an agent has ended, so that nothing of it is left."""
     tell: Tell
@@ -87,16 +90,26 @@ class Stock(Struct, frozen=True, kw_only=True):
     ids: Ids
 
 
+class _Wanted(Struct, frozen=True, kw_only=True):
+    """What an order comes down to, before anything is made for it."""
+
+    order: Order
+    definition: Definition
+    toolset: Toolset
+    bounds: Bounds
+    model: Model
+
+
 class _Plan(Struct, kw_only=True):
     """An agent about to be made."""
 
     newcomer: Newcomer
     definition: Definition
-    order: Order
     facts: Remembered
     toolset: Toolset
     model: Model
-    workspace: LocalWorkspace
+    quarters: Quarters
+    bounds: Bounds
     transcript: Transcript
     conversation: Conversation
 
@@ -114,62 +127,91 @@ class Outfitting:
         return Witness(self.output(agent), self._stock.tell)
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
-        stock, parent = self._stock, newcomer.parent
+        parent = newcomer.parent
         definition = self._definition(order.kind or "")
+        _refuse_where_forbidden(parent, definition.name)
         _refuse_what_is_not_there(definition, order)
-        toolset = self._toolset(definition)
-        model = await self._model(parent, order, definition)
-        workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
-        authority = _authority(parent)
-        mode = narrowed(
-            authority.mode,
-            definition.permission_mode,
-            person_configured=definition.source.trusted,
-            may_skip=authority.may_skip,
+        wanted = _Wanted(
+            order=order,
+            definition=definition,
+            toolset=self._toolset(definition),
+            bounds=_bounds(self._stock.bounds, definition, order),
+            model=await self._model(parent, order, definition),
         )
+        quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
+        try:
+            return self._housed(wanted, newcomer, quarters)
+        except BaseException:
+            await quarters.finish()
+            raise
+
+    def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
+        stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
+        workspace, authority = quarters.workspace, _authority(parent)
+        _move(workspace, order.cwd)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=model.card.id,
-            mode=mode,
+            model=wanted.model.card.id,
+            mode=narrowed(
+                authority.mode,
+                definition.permission_mode,
+                person_configured=definition.source.trusted,
+                may_skip=authority.may_skip,
+            ),
             system=stock.system(definition.prompt, workspace.cwd),
-            tools=toolset.names,
+            tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
+            isolation=order.isolation or definition.isolation,
+            worktree=quarters.name,
             parent=parent.identity.agent,
             call=newcomer.call,
             depth=parent.identity.depth + 1,
             color=definition.color,
             background=definition.background,
-            thinking_tokens=_thinking(stock.bounds, definition, order),
+            thinking_tokens=wanted.bounds.thinking_tokens,
         )
         transcript = self._transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=facts,
-            toolset=toolset,
-            model=model,
-            workspace=workspace,
+            toolset=wanted.toolset,
+            model=wanted.model,
+            quarters=quarters,
+            bounds=wanted.bounds,
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
+        outfit = self._outfit(plan, _prompt(definition, order, quarters.told))
         self._remember(plan)
-        return self._outfit(plan, _prompt(definition, order))
+        return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
         if is_fork(parent):
             raise AgentRefused(_NO_FORK)
-        if order.isolation is not None:
-            raise AgentRefused(f"A fork cannot be isolated in a {order.isolation}; name an agent for that.")
+        _refuse_where_forbidden(parent, FORK)
+        _refuse_what_is_not_there(FORKED, order)
         branch = parent.conversation.up_to_reply()
         if branch is None:
             raise AgentRefused("There is no reply yet after which a fork could begin.")
-        history, entry = branch
-        workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
-        workspace.know(_workspace(parent))
+        if order.isolation is None:
+            quarters = stock.housing.beside(newcomer)
+            quarters.workspace.know(_workspace(parent))
+        else:
+            quarters = await stock.housing.apart(newcomer, forks=True)
+        try:
+            return self._forked(order, newcomer, quarters, branch)
+        except BaseException:
+            await quarters.finish()
+            raise
+
+    def _forked(
+        self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
+    ) -> Outfit:
+        stock, parent, (history, entry) = self._stock, newcomer.parent, branch
         facts = Remembered(
             agent_type=FORK,
             description=order.description,
@@ -178,7 +220,9 @@ class Outfitting:
             mode=forked(_authority(parent).mode),
             system=parent.system,
             tools=tuple(parent.tools),
-            cwd=str(workspace.cwd),
+            cwd=str(quarters.workspace.cwd),
+            isolation=order.isolation,
+            worktree=quarters.name,
             parent=parent.identity.agent,
             call=newcomer.call,
             depth=parent.identity.depth + 1,
@@ -191,18 +235,19 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=FORKED,
-            order=order,
             facts=facts,
             toolset=Toolset(names=facts.tools),
             model=parent.model,
-            workspace=workspace,
+            quarters=quarters,
+            bounds=replace(parent.bounds, max_turns=None),
             transcript=transcript,
             conversation=Conversation(
                 transcript, stock.clock, stock.ids.branch(), messages=history, last=entry
             ),
         )
+        job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
+        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
         self._remember(plan)
-        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, order.prompt))
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
@@ -223,20 +268,25 @@ class Outfitting:
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
             toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
-        workspace = stock.workspace(newcomer.parent, newcomer.agent, newcomer.witness)
+        quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
+        workspace = quarters.workspace
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            order=order,
             facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
-            workspace=workspace,
+            quarters=quarters,
+            bounds=_bounds(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
         outfit = self._outfit(plan, None)
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
+
+    async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
+        housing = self._stock.housing
+        return await housing.apart(newcomer, again) if isolation else housing.beside(newcomer)
 
     def _definition(self, kind: str) -> Definition:
         try:
@@ -255,9 +305,11 @@ class Outfitting:
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
-            return await self._stock.model(parent, order, definition)
-        except (ModelError, NoModel, SettingsError) as error:
+            model = await self._stock.model(parent, order, definition)
+            self._stock.purse.admit(model.card, definition.name)
+        except (BudgetError, ModelError, NoModel, SettingsError) as error:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
+        return model
 
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
@@ -279,19 +331,20 @@ class Outfitting:
             tools={name: stock.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
-                workspace=plan.workspace,
+                workspace=plan.quarters.workspace,
                 processes=around.processes,
                 desk=around.desk,
                 results=around.results,
                 env=around.env,
+                sandbox=plan.quarters.sandbox,
             ),
-            permissions=_authority(parent).child(plan.workspace, mode=_mode(facts.mode)),
+            permissions=_permissions(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
             clock=stock.clock,
             ids=stock.ids.branch(),
-            bounds=_bounds(stock.bounds, plan),
+            bounds=plan.bounds,
         )
 
     def _account(self, agent: AgentId, plan: _Plan) -> Account:
@@ -307,9 +360,10 @@ class Outfitting:
     def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)
 
-        async def finish() -> None:
+        async def finish() -> KeptWork | None:
             plan.transcript.close()
             await self._stock.left(plan.newcomer.agent)
+            return await plan.quarters.finish()
 
         return Outfit(
             agent=agent,
@@ -337,11 +391,26 @@ class Outfitting:
                 cwd=facts.cwd,
                 source=str(plan.definition.source),
                 start_tokens=agent.context_tokens,
+                worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
+                notes=plan.quarters.notes,
             ),
             prompt=prompt,
             one_shot=plan.definition.one_shot,
+            check=self._check(plan.definition.acceptance, agent, plan.newcomer.witness),
+            commits=plan.quarters.commits,
             finish=finish,
         )
+
+    def _check(self, command: str | None, agent: Agent, witness: Witness) -> Check | None:
+        if command is None:
+            return None
+
+        async def check() -> tuple[Ran, str]:
+            ran, wrote = await self._stock.accept(command, agent)
+            witness.write(f"[acceptance: {command}: {ran.exit_code}]\n{wrote}\n")
+            return ran, wrote
+
+        return check
 
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
@@ -390,9 +459,30 @@ def _workspace(agent: Agent) -> LocalWorkspace:
     return agent.surroundings.workspace
 
 
+def _permissions(plan: _Plan) -> RulePermissions:
+    quarters, toolset = plan.quarters, plan.toolset
+    permissions = _authority(plan.newcomer.parent).child(
+        quarters.workspace,
+        mode=_mode(plan.facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only else (),
+        never=toolset.never,
+        confined=quarters.main,
+    )
+    if quarters.secluded is not None and quarters.sandbox is not None:
+        sandbox = quarters.sandbox
+        quarters.secluded.paths = permissions.denied_paths
+        permissions.sandboxed = lambda _: sandbox.vouches
+    return permissions
+
+
 def _mode(name: str) -> Mode:
     modes: tuple[Mode, ...] = get_args(Mode)
     return next((mode for mode in modes if mode == name), "default")
+
+
+def _refuse_where_forbidden(parent: Agent, kind: str) -> None:
+    if (refused := _authority(parent).refusal_to_start(kind)) is not None:
+        raise AgentRefused(f"The agent {kind} was not started: {refused.reason}")
 
 
 def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
@@ -402,27 +492,31 @@ def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
             f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
             "gets yet. It is not started without them: take them out of its definition, or start another."
         )
-    if (order.isolation or definition.isolation) == "remote":
+    isolation = order.isolation or definition.isolation
+    if order.cwd is not None and isolation is not None:
+        raise AgentRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
         raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
 
 
-def _prompt(definition: Definition, order: Order) -> Message:
-    first = (Text(text=definition.initial_prompt),) if definition.initial_prompt else ()
-    return Message(role="user", content=(*first, Text(text=order.prompt)))
+def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
+    if cwd is not None and not workspace.move(workspace.locate(cwd)):
+        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
 
 
-def _bounds(usual: Bounds, plan: _Plan) -> Bounds:
-    thinking = plan.facts.thinking_tokens
-    return replace(
-        usual,
-        max_turns=plan.definition.max_turns,
-        thinking_tokens=_thinking(usual, plan.definition, plan.order) if thinking is None else thinking,
-    )
+def _prompt(definition: Definition, order: Order, told: str) -> Message:
+    texts = (definition.initial_prompt, told, order.prompt)
+    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
 
 
-def _thinking(usual: Bounds, definition: Definition, order: Order) -> int:
+def _bounds(usual: Bounds, definition: Definition, order: Order, thinking: int | None = None) -> Bounds:
+    """`thinking` is what an agent that goes on had; other settings would cost it what a cache knows."""
     effort = definition.effort if order.effort is None else order.effort
-    return usual.thinking_tokens if effort is None else thinking_tokens(effort)
+    if thinking is None:
+        thinking = usual.thinking_tokens if effort is None else thinking_tokens(effort)
+    return replace(usual, max_turns=definition.max_turns, thinking_tokens=thinking)
 
 
 def thinking_tokens(effort: str | int) -> int:

@@ -11,6 +11,7 @@ from shoal.app.settings import Settings, load_settings
 from shoal.core.permissions import Behavior, Mode
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Standing
+from shoal.wire.settings import lines_in
 from shoal.workspaces.local import LocalWorkspace
 
 
@@ -30,6 +31,8 @@ class View(Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...]
     """Where it may work: the project first."""
     may_skip: bool
+    left_out: tuple[RuleShown, ...]
+    """Allow rules of the project's own files that do not count, since nobody trusted them."""
 
 
 def engine(settings: Settings, cwd: Path, *, mode: Mode | None = None) -> RulePermissions:
@@ -56,7 +59,20 @@ def view(settings: Settings, cwd: Path) -> View:
         rules=tuple(_rows(permissions.rules_in_force())),
         directories=tuple(map(str, (cwd.resolve(), *settings.standing.directories))),
         may_skip=permissions.may_skip,
+        left_out=left_out(settings),
     )
+
+
+def left_out(settings: Settings) -> tuple[RuleShown, ...]:
+    found: list[RuleShown] = []
+    for each in settings.left_out:
+        if each.keys == ("permissions", "allow"):
+            lines = lines_in(each.document.text, each.keys)
+            found += (
+                RuleShown(behavior="allow", rule=str(rule), source=f"{each.document.name}:{line}")
+                for rule, line in zip(each.value, lines[-len(each.value) :], strict=True)
+            )
+    return tuple(found)
 
 
 def _rows(standing: Standing) -> Iterator[RuleShown]:

@@ -1,36 +1,13 @@
-"""Which limits on spending hold when a project's settings name others than the person's own."""
+"""Which limits on spending a project's settings would raise above the person's own."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from msgspec.structs import replace
+from collections.abc import Iterator
 
 from shoal.wire.settings import AgentLimits, Own
 
-_Number = TypeVar("_Number", int, float)
-
-
-def held_limits(given: Own, trusted: Own) -> tuple[Own, tuple[str, ...]]:
-    """A project's files may come from anyone: they may set lower limits, not higher ones."""
-    types = dict.fromkeys((*trusted.agent_type_limits, *given.agent_type_limits))
-    none = AgentLimits()
-    held = replace(
-        given,
-        **{name: _lower(getattr(given, name), getattr(trusted, name)) for name in _LIMITS},
-        agent_limits=_both(given.agent_limits, trusted.agent_limits),
-        agent_type_limits={
-            kind: _both(given.agent_type_limits.get(kind, none), trusted.agent_type_limits.get(kind, none))
-            for kind in types
-        },
-    )
-    told = (
-        "The project's settings would raise limits on agents; only your own settings or a flag can. Not done."
-    )
-    return held, () if held == given else (told,)
-
-
 _LIMITS = (
+    "max_turns",
     "max_budget_usd",
     "max_total_tokens",
     "max_requests",
@@ -38,18 +15,32 @@ _LIMITS = (
     "max_agents",
     "max_concurrent",
     "max_depth",
-    "fan_out_preview",
 )
 
 
-def _both(one: AgentLimits, other: AgentLimits) -> AgentLimits:
-    return AgentLimits(
-        usd=_lower(one.usd, other.usd),
-        tokens=_lower(one.tokens, other.tokens),
-        requests=_lower(one.requests, other.requests),
-        seconds=_lower(one.seconds, other.seconds),
-    )
+def raised_limits(own: Own, person: Own) -> Iterator[str]:
+    """The settings by which agents could do more; a limit where the person has none raises nothing."""
+    for key in _LIMITS:
+        if _is_higher(getattr(own, key), getattr(person, key)):
+            yield key
+    if _asks_later(own.fan_out_preview, person.fan_out_preview):
+        yield "fan_out_preview"
+    if _are_higher(own.agent_limits, person.agent_limits):
+        yield "agent_limits"
+    mine = person.agent_type_limits
+    if any(_are_higher(limits, mine[kind]) for kind, limits in own.agent_type_limits.items() if kind in mine):
+        yield "agent_type_limits"
 
 
-def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
-    return min((value for value in (one, other) if value is not None), default=None)
+def _is_higher(theirs: float | None, mine: float | None) -> bool:
+    """None is nothing said by them, and no limit of mine."""
+    return theirs is not None and mine is not None and theirs > mine
+
+
+def _are_higher(theirs: AgentLimits, mine: AgentLimits) -> bool:
+    return any(_is_higher(getattr(theirs, key), getattr(mine, key)) for key in mine.__struct_fields__)
+
+
+def _asks_later(theirs: int | None, mine: int | None) -> bool:
+    """Here None is said: a person is never asked."""
+    return mine is not None and (theirs is None or theirs > mine)

@@ -11,12 +11,8 @@ from shoal.app.options import Options
 from shoal.core.budget import Purse
 from shoal.core.caps import Caps, Limits
 from shoal.core.events import BudgetWarned
-from shoal.core.ids import LEAD
 from shoal.stores.files.ledger import usage_of
 from shoal.wire.settings import AgentLimits, Own
-
-LEAD_KIND = "lead"
-"""The lead's type, in sums by type."""
 
 
 def open_purse(options: Options, own: Own, warn: Callable[[BudgetWarned], None]) -> Purse:
@@ -46,10 +42,10 @@ def open_purse(options: Options, own: Own, warn: Callable[[BudgetWarned], None])
 
 
 def carry_over(purse: Purse, journal: Path) -> None:
-    """Enter what earlier processes of the session spent."""
+    """Enter what earlier processes of the session spent; how many agents they started, recovery tells."""
     ledger = usage_of(journal)
     for (agent, model), spent in ledger.spent.items():
-        purse.carry(agent, LEAD_KIND if agent == LEAD else "", model, spent)
+        purse.carry(agent, ledger.worker(agent).kind, model, spent)
 
 
 def _limits(given: AgentLimits) -> Limits:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.project_limits import held_limits
 from shoal.app.standing import standing_rules
+from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
 from shoal.core.secrets import Secrets
 from shoal.policy.rules import Standing
@@ -22,6 +22,7 @@ from shoal.wire.settings import (
     Own,
     Rules,
     SandboxSettings,
+    WorktreeGuard,
     holds,
     known_part,
     merged,
@@ -83,7 +84,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     """The environment of this process, as it was."""
     documents: tuple[Document, ...]
-    """The files read, the strongest first."""
+    """The files read, the strongest first, without what is left out for lack of trust."""
+    widening: tuple[Widening, ...]
+    """What of the project's own files needs a person's trust, whether it has it or not."""
     standing: Standing
     """The permission rules of all of them, each with the place it stands at."""
 
@@ -92,14 +95,14 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def origin(self, key: str) -> str:
         """Where a value comes from, for a key like `model`, `shoal.compact_at` or `permissions.allow`."""
-        variables = {"home": _HOMES, "model": _MODELS}.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
+        variables = _CHOICES.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
         for keys in _places(key):
             found = [document for document in self.documents if holds(document, keys)]
-            if keys[0] == "env" and key in _VARIABLES:
-                found = [document for document in found if document.trusted]
+            if keys[0] == "env" and (key in _VARIABLES or key == "subagent_model"):
+                found = [document for document in found if document.is_persons]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.place(keys) for document in found) or "default"
             if found:
@@ -130,7 +133,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     def secrets(self) -> Secrets:
         """What must not be written down."""
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
-        return Secrets({**self.tool_environment, **{_VARIABLES[name]: given[name] for name in given}})
+        left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
+        named = {_VARIABLES[name]: value for name, value in given.items()}
+        return Secrets({**left_out, **self.tool_environment, **named})
+
+    @property
+    def left_out(self) -> tuple[Widening, ...]:
+        return tuple(each for each in self.widening if each.trust != "trusted")
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -146,11 +155,14 @@ _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
 _FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
 _TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+_CHOICES = {"home": _HOMES, "model": _MODELS, "subagent_model": _SUBAGENT_MODELS}
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
     if key == "model":
         return (("shoal", "model"), *(("env", variable) for variable in _MODELS), ("model",))
+    if key == "subagent_model":
+        return tuple(("env", variable) for variable in _SUBAGENT_MODELS)
     if key in _VARIABLES:
         return (("env", _VARIABLES[key]),)
     return (tuple(key.split(".")),)
@@ -166,14 +178,16 @@ def load_settings(
     """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    documents = tuple(_documents(home, cwd, given, managed))
-    known = known_part(merged(documents))
-    trusted = known_part(merged([document for document in documents if document.trusted]))
+    read = tuple(_documents(home, cwd, given, managed))
+    trust = judged(read, home, cwd)
+    documents = trust.documents
+    if documents != read:
+        standing_rules(read, cwd)  # a mistake is told whether it counts or not
+    known, trusted = known_part(merged(documents)), persons_part(documents)
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
     sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
-    limited, raised = held_limits(known.shoal, trusted.shoal)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
     configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
     return Settings(
@@ -184,15 +198,21 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(limited, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
+        own=replace(
+            known.shoal,
+            sandbox=sandbox,
+            unattended_allow=trusted.shoal.unattended_allow,
+            worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
+        ),
         warnings=(
             *refused,
             *loosened,
-            *raised,
+            *trust.warnings,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,
         documents=documents,
+        widening=trust.widening,
         standing=standing_rules(documents, cwd),
     )
 
@@ -220,6 +240,10 @@ def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[Sand
     )
     told = "The project's settings would open the sandbox; only your own settings can. Not done."
     return held, (told,) if opens else ()
+
+
+def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
+    return "weak" if given == trusted == "weak" else "sandbox"
 
 
 def home_directory() -> Path:

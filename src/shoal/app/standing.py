@@ -48,7 +48,8 @@ def _of(document: Document, behavior: Behavior, texts: Sequence[str]) -> tuple[R
         return ()
     lines = lines_in(document.text, ("permissions", behavior))
     found: list[Rule] = []
-    for text, line in zip(texts, lines, strict=True):
+    # Of a key that stands twice the last counts.
+    for text, line in zip(texts, lines[-len(texts) :], strict=True):
         try:
             found.append(parse_rule(text, f"{document.name}:{line}"))
         except SettingsError as error:

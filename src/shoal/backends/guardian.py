@@ -12,6 +12,7 @@ small. FD is a stream socket to the lead, with one JSON object per line:
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -30,6 +31,9 @@ LIMIT = 4.5
 DESCRIPTORS = 3
 PR_SET_CHILD_SUBREAPER = 36
 RESTORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
+CONFINING = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/confined.py"]
+"""With these words an interpreter would confine a command; the guardian is one already."""
 
 
 class LeadGone(Exception):
@@ -171,6 +175,8 @@ def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> i
     except OSError as error:
         raise OSError(f"cannot work in {cwd}: {error.strerror}") from error
     try:
+        if argv[1:7] == CONFINING:
+            return confined(argv[7:], env, fds)
         return os.posix_spawn(
             program(argv[0], env),
             argv,
@@ -184,6 +190,57 @@ def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> i
         raise OSError(f"cannot run {argv[0]}: {error.strerror}") from error
     finally:
         os.chdir("/")
+
+
+def confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
+    """Do what the script of that name does, without the start of another interpreter; the child's pid."""
+    become = confining()
+    ready, done = os.pipe()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            be_confined(become, words, env, fds, done)
+    finally:
+        os.close(done)
+        # Closed by the child too, or by its end: from then on signals reach its group.
+        os.read(ready, 1)
+        os.close(ready)
+    return pid
+
+
+def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
+    """In the child; does not return."""
+    try:
+        os.setsid()
+        for number, fd in enumerate(fds):
+            os.dup2(fd, number)
+        restore_signals()
+        os.close(done)
+        become(words, env)
+    finally:
+        os._exit(126)
+
+
+def confining() -> Any:
+    """The function of that script that does not return."""
+    sys.path.insert(0, f"{HERE}/sandbox")
+    try:
+        import confined as script  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise OSError(errno.ENOENT, f"{CONFINING[-1]} is not there") from error
+    finally:
+        del sys.path[0]
+    return script.become
+
+
+def restore_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in RESTORED:
+        try:  # noqa: SIM105 - contextlib is slow to import
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass  # one that the C library keeps for itself
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def program(name: str, env: dict[str, str]) -> str:

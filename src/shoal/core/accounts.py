@@ -11,7 +11,7 @@ from msgspec import Struct
 from shoal.core.caps import Limits, Meter, Refusal, Scope, amount, meters
 from shoal.core.errors import BudgetError
 from shoal.core.ids import AgentId
-from shoal.core.usage import ModelCard, Price, Spent, Usage
+from shoal.core.usage import LongPrompt, ModelCard, Price, Spent, Usage
 
 if TYPE_CHECKING:
     from shoal.core.budget import Purse
@@ -182,21 +182,38 @@ class Account:
             self._until = self.tree.until
 
     def out_of_time(self) -> Refusal | None:
-        if self._until is None or self.tree.clock.monotonic() < self._until:
-            return None
-        whole = self._until == self.tree.until
+        """Why it may not work on, if so."""
+        until = self._until
+        return None if until is None or self.tree.clock.monotonic() < until else self._late(until)
+
+    def _late(self, until: float) -> Refusal:
+        whole = until == self.tree.until
         scope: Scope = "tree" if whole else "agent"
         whose = "" if whole else self.agent
         most = self.tree.limits.max_seconds if whole else self._max_seconds
         sentence = f"the {amount('seconds', most or 0)} for {'the whole run' if whole else whose} have passed"
         return Refusal(limit="seconds", scope=scope, whose=whose, sentence=sentence)
 
+    async def hold(
+        self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
+    ) -> Reservation | Refusal:
+        """As `reserve`, but where the rest of a budget is only held for others, wait for what they cost."""
+        got = self.reserve(card, prompt_tokens, max_tokens)
+        if not isinstance(got, Refusal) or not got.for_now:
+            return got
+        while isinstance(got, Refusal) and got.for_now:
+            await self.tree.room()
+            got = self.reserve(card, prompt_tokens, max_tokens)
+        self.tree.wake()
+        return got
+
     def reserve(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> Reservation | Refusal:
         """Before a request: what it is expected to cost counts as spent until it is settled or released."""
-        if self._until is not None and (late := self.out_of_time()) is not None:
-            return late
+        until = self._until
+        if until is not None and self.tree.clock.monotonic() >= until:
+            return self._late(until)
         for meter in self._meters:
             if meter.spent + meter.held >= meter.of:
                 return meter.refusal()
@@ -237,7 +254,7 @@ class Account:
         else:
             tree.usd += cost
             if self._usd:
-                self._learn(_in_force(price, prompt), prompt, words, cost)
+                self._learn(price, prompt, words, cost)
         if self._meters or tree.until is not None:
             self._spend(cost or 0.0, prompt + words, 1)
             self._look()
@@ -255,6 +272,8 @@ class Account:
             meter.held -= held.tokens
         for meter in in_requests:
             meter.held -= 1
+        if self.tree.waiting:
+            self.tree.wake()
 
     def write_off(self, held: Reservation) -> None:
         """An attempt may be billed and nobody told its cost: the estimate counts against the limits."""
@@ -290,22 +309,23 @@ class Account:
             self.tree.look_at_the_clock()
 
     def _expected_usd(self, price: Price, prompt_tokens: int, words: int) -> float:
-        price = _in_force(price, prompt_tokens)
+        if price.beyond is not None:
+            price = _in_force(price.beyond, price, prompt_tokens)
         usd = (prompt_tokens * price.input * self._part + words * price.output) / 1_000_000
         return ceil(usd * _GRAIN) / _GRAIN
 
     def _learn(self, price: Price, prompt_tokens: int, words: int, cost: float) -> None:
         """How much of the full price of a prompt is paid, where most of it is cached."""
+        if price.beyond is not None:
+            price = _in_force(price.beyond, price, prompt_tokens)
         self._full_usd += prompt_tokens * price.input / 1_000_000
         self._prompt_usd += cost - words * price.output / 1_000_000
         if self._full_usd:
             self._part = self._prompt_usd / self._full_usd
 
 
-def _in_force(price: Price, prompt_tokens: int) -> Price:
-    if price.beyond is not None and prompt_tokens > price.beyond.tokens:
-        return price.beyond.price
-    return price
+def _in_force(beyond: LongPrompt, usual: Price, prompt_tokens: int) -> Price:
+    return beyond.price if prompt_tokens > beyond.tokens else usual
 
 
 def unpriced(card: ModelCard, of: float) -> str:

@@ -1,10 +1,12 @@
 """The purse: what a tree of agents may spend, held before each request and settled after it.
 
-Nothing in here waits, so on one event loop no two agents can be let through on the same money.
+Checking and holding is one step without a pause, so no two agents are let through on the same money.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from shoal.core.accounts import FIRST_ANSWER, Account, Tally, sums, unpriced, usage_of
@@ -45,6 +47,8 @@ class Purse:
         self.priced = True
         self.expected = FIRST_ANSWER
         """Tokens of an answer, for an agent that has given none yet."""
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        """Requests for which there is money only if others in flight turn out cheaper."""
         self._warn = warn
         self._gate = Gate(caps or Caps())
         self._accounts: dict[AgentId, Account] = {}
@@ -56,6 +60,26 @@ class Purse:
         if limits.max_seconds is not None:
             self.until = self._started + limits.max_seconds
             self._time = Meter("seconds", limits.max_seconds, "tree")
+
+    async def room(self) -> None:
+        """Until something that was held is given back; whoever waited longest is woken first."""
+        woken = asyncio.get_running_loop().create_future()
+        self.waiting.append(woken)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            # Its turn had come, and it cannot take it any more.
+            if woken.done() and not woken.cancelled():
+                self.wake()
+            raise
+
+    def wake(self) -> None:
+        """Let one look again; it wakes the next as soon as it need not wait any longer."""
+        while self.waiting:
+            woken = self.waiting.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                return
 
     def account(self, agent: AgentId, kind: str, limits: Limits | None = None) -> Account:
         """The agent's one account, however often it is started, under `limits` of its own as well."""
@@ -69,21 +93,27 @@ class Purse:
             account.bound(kind, own)
         return account
 
-    def admit(self, card: ModelCard) -> None:
-        """Raises `BudgetError` for a model whose spending could not be kept within the tree's budget."""
-        if self.limits.max_usd is not None and card.price is None:
-            raise BudgetError(unpriced(card, self.limits.max_usd))
+    def admit(self, card: ModelCard, kind: str | None = None) -> None:
+        """Raises `BudgetError` for a model whose spending could not be kept within a budget in dollars.
+
+        With a type, for an agent of that type that is not started yet.
+        """
+        limits = self.limits
+        if kind is not None:
+            limits = limits.tightened(self.per_agent).tightened(self.per_type.get(kind, Limits()))
+        if limits.max_usd is not None and card.price is None:
+            raise BudgetError(unpriced(card, limits.max_usd))
 
     def start(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
         """Count an agent in, before it is made. One that goes on after a pause is there `again`."""
         for meter in (*self.meters, *self.meters_of(kind)):
-            if meter.full:
+            if meter.spent >= meter.of:
                 return meter.refusal()
         return self._gate.enter(kind, depth, again=again)
 
-    def ended(self, started: Started) -> None:
-        """Saying it twice does no harm."""
-        self._gate.leave(started)
+    def ended(self, started: Started, *, begun: bool = True) -> None:
+        """Saying it twice does no harm. One that could not begin does not count as started."""
+        self._gate.leave(started, begun=begun)
 
     @property
     def caps(self) -> Caps:
@@ -122,13 +152,15 @@ class Purse:
 
     @property
     def by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
-        return {agent: sums(account.tallies.values()) for agent, account in self._accounts.items()}
+        accounts = self._accounts.items()
+        return {agent: sums(account.tallies.values()) for agent, account in accounts if account.tallies}
 
     @property
     def by_kind(self) -> dict[str, tuple[Usage, float]]:
         tallies: dict[str, list[Tally]] = {}
         for account in self._accounts.values():
-            tallies.setdefault(account.kind, []).extend(account.tallies.values())
+            if account.tallies:
+                tallies.setdefault(account.kind, []).extend(account.tallies.values())
         return {kind: sums(of_kind) for kind, of_kind in tallies.items()}
 
     def meters_of(self, kind: str) -> tuple[Meter, ...]:
@@ -155,4 +187,5 @@ class Purse:
     def look_at_the_clock(self) -> None:
         if self._time is not None:
             self._time.spent = self.clock.monotonic() - self._started
-            self.warn_of(self._time, LEAD)
+            if self._time.spent >= self._time.mark:
+                self.warn_of(self._time, LEAD)

@@ -54,6 +54,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     whose: str
     """The type or the agent whose limit it is; nothing for the whole tree."""
     sentence: str
+    for_now: bool = False
+    """Whether the rest is only held for requests in flight, which may turn out cheaper."""
 
 
 class Started(Struct, kw_only=True):
@@ -61,6 +63,7 @@ class Started(Struct, kw_only=True):
 
     kind: str
     depth: int
+    again: bool = False
     open: bool = True
 
 
@@ -85,12 +88,14 @@ class Gate:
             return _closed("total", f"{self.total} of the {caps.max_total} agents of this run were started")
         self.running += 1
         self.total += not again
-        return Started(kind=kind, depth=depth)
+        return Started(kind=kind, depth=depth, again=again)
 
-    def leave(self, started: Started) -> None:
+    def leave(self, started: Started, *, begun: bool) -> None:
         if started.open:
             started.open = False
             self.running -= 1
+            if not begun and not started.again:
+                self.total -= 1
 
 
 def _closed(limit: Limit, sentence: str) -> Refusal:
@@ -112,10 +117,6 @@ class Meter:
         self.mark = of * _MARKS[0] / 100
         """What may be spent before the next warning."""
 
-    @property
-    def full(self) -> bool:
-        return self.spent + self.held >= self.of
-
     def passed(self) -> int:
         """The highest mark in percent that is passed, each told once; 0 where none is new."""
         if self.spent < self.mark:
@@ -126,7 +127,13 @@ class Meter:
         return passed[-1]
 
     def refusal(self) -> Refusal:
-        return Refusal(limit=self.limit, scope=self.scope, whose=self.whose, sentence=self._sentence())
+        return Refusal(
+            limit=self.limit,
+            scope=self.scope,
+            whose=self.whose,
+            sentence=self._sentence(),
+            for_now=self.spent < self.of,
+        )
 
     def _sentence(self) -> str:
         """Spent, or all of the rest is held for requests whose cost is not known yet."""

@@ -24,6 +24,14 @@ class Source(Struct, frozen=True, kw_only=True):
 
     kind: SourceKind
     path: Path | None = None
+    lines: Mapping[str, int] = {}
+    """Of the fields that are set there, by their names in `Definition`."""
+
+    def place(self, field: str) -> str | None:
+        """File and line of a field; None where it is not set."""
+        if field not in self.lines:
+            return None
+        return f"{self}:{self.lines[field]}" if self.lines[field] else str(self)
 
     @property
     def trusted(self) -> bool:

@@ -13,6 +13,8 @@ EntryId = NewType("EntryId", str)
 RequestId = NewType("RequestId", str)
 
 LEAD = AgentId("lead")
+LEAD_KIND = "lead"
+"""The lead's type, in sums by type."""
 
 
 class Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -72,6 +72,10 @@ class Permissions(Protocol):
     def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision: ...
 
     def remember(self, call: ToolUse, answer: Answer) -> None: ...
+
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        """For a search that may go through `top`: whether a file there is not for it. All are real paths."""
+        ...
 
 
 class Desk(Protocol):

@@ -19,7 +19,11 @@ class Confines(Struct, frozen=True, kw_only=True):
     writable: tuple[Path, ...]
     kept: tuple[Path, ...] = ()
     """Read-only though inside a writable one: what runs or decides outside the sandbox later."""
+    sealed: tuple[Path, ...] = ()
+    """As `kept`, and also where it is named writable. What cannot hold this must not be used at all."""
     hidden: tuple[Path, ...] = ()
+    withheld: tuple[Path, ...] = ()
+    """Hidden too by a sandbox that can hide what lies in a writable directory."""
     doors: tuple[Path, ...] = ()
     """Hidden too: sockets of programs that would act for a command outside its confines."""
     shown: tuple[Path, ...] = ()

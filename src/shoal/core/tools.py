@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.identity import Identity
-from shoal.core.messages import Image, Text
+from shoal.core.messages import Image, Text, ToolUse
 from shoal.core.requests import ToolSchema
 
 if TYPE_CHECKING:
     from shoal.core.clock import Clock
     from shoal.core.ids import Ids
     from shoal.core.ports import Desk, Processes, Results, Workspace
+    from shoal.core.sandbox import Sandbox
 
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -36,10 +37,16 @@ def failed(why: str) -> Outcome:
     return Outcome(content=why, is_error=True)
 
 
+def all_readable(top: str) -> Callable[[str], bool]:
+    return lambda _: False
+
+
 class Site(Struct, frozen=True, kw_only=True):
     """Everything one tool call may reach."""
 
     call_id: str
+    calls: tuple[ToolUse, ...] = ()
+    """All calls of the message that this one is part of."""
     agent: Identity
     workspace: Workspace
     processes: Processes
@@ -49,6 +56,10 @@ class Site(Struct, frozen=True, kw_only=True):
     ids: Ids
     progress: Progress
     env: Mapping[str, str]
+    unreadable: Callable[[str], Callable[[str], bool]] = all_readable
+    """For a search below a directory: whether a file there is not for it. All are real paths."""
+    sandbox: Sandbox | None = None
+    """Holds the commands of this agent, in place of what holds those of the session."""
 
 
 class Tool(Protocol):

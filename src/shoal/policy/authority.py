@@ -16,6 +16,10 @@ _WIDTH: dict[Mode, int] = {
 }
 
 
+def is_wider(mode: Mode, than: Mode) -> bool:
+    return _WIDTH[mode] > _WIDTH[than]
+
+
 def narrowed(
     parent: Mode, definition: Mode | None, *, person_configured: bool = False, may_skip: bool = False
 ) -> Mode:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from shoal.policy.rules import Rule
-from shoal.policy.shell.analysis import Part
+from shoal.policy.shell.analysis import Analysis, Part
 
 Match: TypeAlias = Literal["yes", "maybe", "no"]
 
@@ -30,20 +31,20 @@ class CommandRule:
         if self._open:
             pattern = pattern[:-2]
         self.text = pattern.replace("\\*", "*")
-        self._globs = _STAR.search(pattern) is not None
-        self._words = _split(pattern if self._globs else self.text)
+        self.globs = _STAR.search(pattern) is not None
+        self._words = _split(pattern if self.globs else self.text)
         if self._open:
             self._words = (*self._words, "*")
-        self._first = self._words[0] if self._words else ""
-        self._path_end = f"/{self._first}"
+        self.first = self._words[0] if self._words else ""
+        self._path_end = f"/{self.first}"
 
     def is_whole(self, command: str) -> bool:
         """Whether it is this very command line, which a person has then seen as it is."""
-        return not self._open and not self._globs and self.text.strip() == command.strip()
+        return not self._open and not self.globs and self.text.strip() == command.strip()
 
     def covers(self, part: Part) -> bool:
         """Whether it allows this simple command; never in doubt."""
-        if part.argv is None or not (self._globs or part.via or part.argv[:1] == self._words[:1]):
+        if part.argv is None or not (self.globs or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in PASSING for wrapper in part.via) and self._fits(part.argv):
             return True
@@ -53,11 +54,11 @@ class CommandRule:
 
     def concerns(self, part: Part) -> Match:
         """Whether it forbids this simple command, under any path and any wrapper."""
-        if part.argv and not self._globs and not part.via:
+        if part.argv and not self.globs and not part.via:
             name = part.argv[0]
-            if name != self._first and not name.endswith(self._path_end):
+            if name != self.first and not name.endswith(self._path_end):
                 return "no"
-        if self._first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
+        if self.first in part.via and (len(self._words) == 1 or self._words[1:] == ("*",)):
             return "yes"
         known: tuple[str | None, ...] = part.argv if part.argv is not None else part.words
         if not known:
@@ -69,7 +70,7 @@ class CommandRule:
 
     def may_concern_text(self, command: str) -> bool:
         """For a command that could not be taken apart."""
-        return not self._first or "*" in self._first or self._first in command
+        return not self.first or "*" in self.first or self.first in command
 
     def _may_concern(self, known: tuple[str | None, ...]) -> Match:
         for at, (own, word) in enumerate(zip(self._words, known, strict=False)):
@@ -83,14 +84,39 @@ class CommandRule:
         return "maybe"
 
     def _same(self, own: str, word: str) -> bool:
-        return fnmatchcase(word, _as_glob(own)) if self._globs else own == word
+        return fnmatchcase(word, _as_glob(own)) if self.globs else own == word
 
     def _fits(self, words: tuple[str, ...]) -> bool:
-        if not self._globs and not self._open:
+        if not self.globs and not self._open:
             return words == self._words
-        if not self._globs:
+        if not self.globs:
             return words[: len(self._words) - 1] == self._words[:-1]
         return _fits(self._words, words)
+
+
+class CommandRules:
+    """The rules of one strength: one look tells that none speaks of a command, which is the usual case."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.each = tuple(map(CommandRule, rules))
+        self._names = frozenset(rule.first for rule in self.each)
+        self._wholes = frozenset(rule.text.strip() for rule in self.each)
+        # A name with a slash fits the end of longer ones.
+        self._looked_up = not any(rule.globs or "/" in rule.first for rule in self.each)
+
+    def silent_on(self, command: str, analysis: Analysis) -> bool:
+        """Whether surely none of them concerns the command; False where one may."""
+        if not self.each:
+            return True
+        if not self._looked_up or analysis.trouble is not None or command.strip() in self._wholes:
+            return False
+        for part in analysis.parts:
+            known = part.words if part.argv is None else part.argv
+            if part.via or (not known and part.argv is None):
+                return False
+            if known and (known[0] is None or _name(known[0]) in self._names):
+                return False
+        return True
 
 
 def _fits(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:

@@ -13,6 +13,7 @@ Kind: TypeAlias = Literal["file", "directory", "unclear"]
 _OPENAT2 = 437
 _NO_LINKS = 0x02 | 0x04  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 _CURRENT = -100  # AT_FDCWD, without meaning for absolute paths
+_NO_DIRECTORY = (errno.ENOTDIR, errno.ENOENT)
 
 
 def link_free() -> Callable[[str], Kind]:
@@ -41,6 +42,6 @@ def link_free() -> Callable[[str], Kind]:
         if found >= 0:
             close(found)
             return "directory"
-        return "file" if get_errno() in (errno.ENOTDIR, errno.ENOENT) else "unclear"
+        return "file" if get_errno() in _NO_DIRECTORY else "unclear"
 
     return kind

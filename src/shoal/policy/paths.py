@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from os.path import normpath
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from shoal.core.ports import Workspace
 from shoal.policy.links import Kind, link_free
 from shoal.policy.protected import protected
 
+_NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
@@ -46,13 +49,30 @@ class Reach:
             return path, kind == "directory"
         return _followed(str(self._workspace.locate(text)))
 
+    def matching(self, path: str) -> Iterator[str]:
+        """What the wildcards of a word stand for now, with links followed; nothing where it has none."""
+        if "*" not in path and "?" not in path and "[" not in path:
+            return
+        from glob import iglob
+
+        pattern = path if path.startswith("/") else self._before() + path
+        # A set turned round is written `[^…]` too; one of a named class becomes any character.
+        pattern = _NAMED_CLASS.sub("?", pattern).replace("[^", "[!")
+        yield from map(os.path.realpath, iglob(pattern))  # noqa: PTH207 - as a shell does, from the root too
+
     def holds(self, real: str) -> bool:
         """Whether this is in the project or a granted directory."""
+        if real.startswith(self._below_root):
+            return True
         if self._workspace.granted is not self._granted:
             self._granted = self._workspace.granted
             roots = (self.root, *map(str, self._granted))
             self._inside = tuple(f"{root.rstrip('/')}/" for root in roots)
         return f"{real}/".startswith(self._inside)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return (self.root, *map(str, self._workspace.granted))
 
     def is_key(self, real: str) -> bool:
         return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
@@ -73,11 +93,8 @@ class Reach:
         """As the tools find it: without looking at links."""
         if ".." in text:
             _refuse_way_back(self._workspace, text)
-        elif text[:1] not in _ODD_STARTS and "\0" not in text and "\\" not in text:
-            path = text if text[0] == "/" else self._before() + text
-            if "//" in path or "/." in path or path[-1] == "/":
-                path = normpath(path)
-            return path[1:] if path.startswith("//") else path
+        elif (path := _joined(self._before(), text)) is not None:
+            return path
         path = str(self._workspace.locate(text))
         return path[1:] if path.startswith("//") else path
 
@@ -91,6 +108,17 @@ class Reach:
     def _looker(self) -> Callable[[str], Kind]:
         self._kind = link_free()
         return self._kind
+
+
+@lru_cache(maxsize=2048)  # of the text alone: where it leads is asked anew each time
+def _joined(before: str, text: str) -> str | None:
+    """A path without `..` made absolute and normal; None where its text is not plain."""
+    if text[:1] in _ODD_STARTS or "\0" in text or "\\" in text:
+        return None
+    path = text if text[0] == "/" else before + text
+    if "//" in path or "/." in path or path[-1] == "/":
+        path = normpath(path)
+    return path[1:] if path.startswith("//") else path
 
 
 def _followed(path: str) -> tuple[str, bool]:

@@ -17,6 +17,25 @@ def path_expression(pattern: str, base: str) -> str:
 
     What a pattern names it names with everything below it.
     """
+    base, pattern, anchored = _based(pattern, base)
+    body = "".join(_piece(found[0]) for found in _PIECE.finditer(pattern))
+    depth = "" if anchored else "(?:.*/)?"
+    if not body:
+        return f"{re.escape(base)}(?:/.*)?"
+    return f"{re.escape(base)}/{depth}{body}(?:/.*)?"
+
+
+def path_anchor(pattern: str, base: str) -> tuple[str, bool]:
+    """The path that everything it fits lies at or below, and whether it fits all that does."""
+    base, pattern, anchored = _based(pattern, base)
+    steps = pattern.split("/") if anchored and pattern else []
+    fixed = next((at for at, step in enumerate(steps) if set(step) & set("*?[\\")), len(steps))
+    exact = (anchored or not pattern) and steps[fixed:] in ([], ["**"])
+    return "/".join((base, *steps[:fixed])) or "/", exact
+
+
+def _based(pattern: str, base: str) -> tuple[str, str, bool]:
+    """The directory it starts from, the rest of it, and whether it holds there alone or at any depth."""
     if pattern.startswith("!"):
         raise BadPattern("a rule cannot be turned round with `!`; write it into another list")
     if pattern == "~" or pattern.startswith("~/"):
@@ -30,11 +49,7 @@ def path_expression(pattern: str, base: str) -> str:
         pattern = pattern.removeprefix("./").removeprefix("/")
     if ".." in pattern.split("/"):
         raise BadPattern("`..` has no meaning in it; write an absolute path with // in front")
-    body = "".join(_piece(found[0]) for found in _PIECE.finditer(pattern.rstrip("/")))
-    depth = "" if anchored else "(?:.*/)?"
-    if not body:
-        return f"{re.escape(base.rstrip('/'))}(?:/.*)?"
-    return f"{re.escape(base.rstrip('/'))}/{depth}{body}(?:/.*)?"
+    return base.rstrip("/"), pattern.rstrip("/"), anchored
 
 
 def _piece(piece: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from shoal.core.decisions import Allow, Ask, Decision, Deny
@@ -19,7 +19,19 @@ from shoal.policy import suggestions
 from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
-from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Fixed, Rule, Standing, StandingRules, parse_rule
+from shoal.policy.restriction import SOURCE as DEFINITION
+from shoal.policy.restriction import Guard, Narrowing
+from shoal.policy.rules import (
+    FILE_TOOLS,
+    PATH_ARGUMENTS,
+    READ_TOOLS,
+    AlsoDenied,
+    Fixed,
+    Rule,
+    Standing,
+    StandingRules,
+    parse_rule,
+)
 from shoal.policy.shell_calls import PartJudged, ShellJudge
 from shoal.policy.tables import FileTable, Tables
 
@@ -29,8 +41,6 @@ HARMLESS = frozenset(
     | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents"}
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
-_PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
-_FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
 _FETCHING = frozenset({"WebFetch", "WebSearch"})
 _ACCEPTING = ("acceptEdits", "delegate")
 
@@ -74,6 +84,8 @@ class RulePermissions:
         self._tables: Tables | None = None
         self._known: tuple[Standing | None, int] = (None, -1)
         self._shell = ShellJudge(self._reach)
+        self._narrowing = Narrowing()
+        self._guard: Guard | None = None
         self.answers = answers or SessionAnswers()
         self.may_skip = may_skip or mode == "bypassPermissions"
         self.mode: Mode = mode
@@ -85,7 +97,9 @@ class RulePermissions:
         """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
     def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
-        if call.name in _FILE_TOOLS:
+        if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
+            return refused
+        if call.name in FILE_TOOLS:
             decision = self._file(call, self._current())
             # Such a call cannot have changed the rules where nobody is asked: settings are protected files.
             self._settled = type(decision) is Allow
@@ -99,12 +113,27 @@ class RulePermissions:
             return Deny(told, decision.rule, decision.source)
         return decision
 
-    def child(self, workspace: Workspace, *, mode: Mode) -> RulePermissions:
-        """For an agent this one starts: the same rules and answers, a workspace and mode of its own."""
+    def child(
+        self,
+        workspace: Workspace,
+        *,
+        mode: Mode,
+        only: Sequence[str] = (),
+        never: Sequence[str] = (),
+        confined: Path | None = None,
+    ) -> RulePermissions:
+        """For an agent this one starts: the same rules and answers, a workspace and mode of its own.
+
+        `only` are the tools of its definition, whose patterns narrow them, `never` what it denies. `confined`
+        is the main checkout of an agent that works in a worktree of it, whose file tools then stay in its
+        working directories. What narrows this agent narrows the child too. Raises `SettingsError` for an
+        entry that cannot be.
+        """
+        denied = tuple(parse_rule(entry, DEFINITION) for entry in never)
         child = RulePermissions(
             workspace,
             mode=mode,
-            standing=self._standing,
+            standing=AlsoDenied(self._standing, denied) if denied else self._standing,
             readable=self._places,
             home=self._home,
             answers=self.answers,
@@ -112,7 +141,19 @@ class RulePermissions:
         )
         child._roots = (*child._roots, *self._roots)
         child.sandboxed = self.sandboxed
+        child._narrowing = self._narrowing.further(only, confined)
+        if child._narrowing != Narrowing():
+            child._guard = Guard(child._narrowing, child._reach, child._roots, child._is_kept)
         return child
+
+    def refusal_to_start(self, agent_type: str) -> Deny | None:
+        """Whether a rule, or what narrows this agent, keeps it from starting agents of this type."""
+        call = ToolUse(id="", name="Agent", input={"subagent_type": agent_type})
+        if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
+            return refused
+        tables = self._current()
+        rule = tables.other(tables.standing.deny, call.name, call.input, forbids=True)
+        return None if rule is None else forbidden(rule)
 
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and the person has not enabled it."""
@@ -135,6 +176,17 @@ class RulePermissions:
 
     def rules_in_force(self) -> Standing:
         return self._current().standing
+
+    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+        """As the port says: what is denied, what must be asked first and was not, and Shoal's keys."""
+        table, is_key = self._current().file(tool), self._reach.is_key
+        deny, ask = table.deny.named, table.ask.named
+        asked_for = ask(top) is not None
+        return lambda path: bool(is_key(path) or deny(path) or (not asked_for and ask(path)))
+
+    def denied_paths(self) -> tuple[Path, ...]:
+        """What there is now that deny rules keep from being read."""
+        return tuple(map(Path, self._current().denied.paths()))
 
     def judged_parts(self, command: str) -> tuple[PartJudged, ...]:
         """A shell command part by part, for people."""
@@ -173,6 +225,9 @@ class RulePermissions:
         else:
             self.answers.add(update)
 
+    def _is_kept(self, real: str) -> bool:
+        return (bool(self._readable) and real.startswith(self._readable)) or real == self.plan_file
+
     def _current(self) -> Tables:
         standing = self._standing.current(fresh=not self._settled)
         known = self._known
@@ -194,7 +249,7 @@ class RulePermissions:
     def _decided(self, call: ToolUse, tool: Tool | None) -> Decision:
         tables = self._current()
         name = call.name
-        if name in _FILE_TOOLS:
+        if name in FILE_TOOLS:
             return self._file(call, tables)
         if name == "Bash":
             return self._command(call, tables)
@@ -202,7 +257,7 @@ class RulePermissions:
 
     def _file(self, call: ToolUse, tables: Tables) -> Decision:
         name = call.name
-        given = call.input.get(_PATH_ARGUMENTS.get(name, "file_path"))
+        given = call.input.get(PATH_ARGUMENTS.get(name, "file_path"))
         try:
             real, is_directory = self._reach.real(given if isinstance(given, str) else ".")
         except WorkspaceError as refusal:
@@ -226,7 +281,7 @@ class RulePermissions:
     def _read(self, real: str, table: FileTable, name: str, *, is_directory: bool) -> Decision:
         if self._reach.holds(real):
             return _READS_INSIDE
-        if (self._readable and real.startswith(self._readable)) or real == self.plan_file:
+        if self._is_kept(real):
             return _OWN_FILE
         if rule := table.allow.named(real):
             return allowed(rule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _DIRECTORIES = (
     r"\.git|\.hg|\.svn|\.jj|\.claude|\.shoal|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
@@ -12,17 +13,18 @@ _FILES = (
     r"\.(?:bash|zsh|ksh|csh|tcsh|mksh)rc|\.bash_(?:profile|login|logout|aliases)|\.z(?:profile|shenv|login|logout)"
     r"|\.(?:profile|login|inputrc|xinitrc|xprofile|xsessionrc|pam_environment|envrc)"
     r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|yarnrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
-    r"|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
+    r"|\.cargo/config[^/]*|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
 )
 _DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
 _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".asc", ".gpg")
-_KEY_NAMES = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
+_NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
 
 
+@lru_cache(maxsize=2048)  # of the text alone: where a path leads is asked anew each time
 def protected(path: str, start: int = 0) -> bool:
     """Whether an absolute path, with links followed, is one of them, judged by what comes after `start`."""
-    # Every name but those of keys begins with a dot, and few paths hold one.
+    # Nearly every such name begins with a dot, and few paths hold one.
     if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:
         return True
     name = path[path.rfind("/") + 1 :].lower()
-    return name.endswith(_KEY_ENDINGS) or name.startswith(_KEY_NAMES)
+    return name.endswith(_KEY_ENDINGS) or name.startswith(_NAMES)

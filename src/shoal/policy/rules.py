@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.policy.patterns import BadPattern, path_expression
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
+PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+"""What names the file, where it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
@@ -56,6 +60,21 @@ class StandingRules(Protocol):
     def current(self, *, fresh: bool) -> Standing:
         """The same object for as long as nothing has changed; `fresh` where something may just have."""
         ...
+
+
+class AlsoDenied:
+    """The rules of a session, and what one agent's definition denies it."""
+
+    def __init__(self, rules: StandingRules, denied: tuple[Rule, ...]) -> None:
+        self._rules = rules
+        self._denied = denied
+        self._known: tuple[Standing, Standing] | None = None
+
+    def current(self, *, fresh: bool) -> Standing:
+        theirs = self._rules.current(fresh=fresh)
+        if self._known is None or self._known[0] is not theirs:
+            self._known = theirs, replace(theirs, deny=(*theirs.deny, *self._denied))
+        return self._known[1]
 
 
 class Fixed(Struct, frozen=True):

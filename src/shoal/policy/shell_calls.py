@@ -16,6 +16,7 @@ from shoal.policy.paths import Reach
 from shoal.policy.rules import Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
+from shoal.policy.withheld import WORKING_DIRECTORY, named_by_git, swept
 
 LONGEST = 100_000
 """Characters; the system takes no argument much longer, and nobody can judge one."""
@@ -78,7 +79,7 @@ class ShellJudge:
 
     def _may_forbid(self, tables: Tables) -> bool:
         rules = tables.commands
-        if rules.deny or rules.ask or rules.bare_ask is not None:
+        if rules.deny.each or rules.ask.each or rules.bare_ask is not None:
             return True
         return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
 
@@ -87,7 +88,9 @@ class ShellJudge:
         doubt: PartJudged | None = None
         rules = tables.commands
         for verdict, about in (("deny", rules.deny), ("ask", rules.ask)):
-            for rule in about:
+            if about.silent_on(command, analysis):
+                continue
+            for rule in about.each:
                 found = _concerned(verdict, rule, command, analysis)
                 if found is not None and found.verdict == "deny":
                     return found
@@ -110,7 +113,38 @@ class ShellJudge:
                 if found is not None and found.verdict == "deny":
                     return found
                 doubt = doubt or found
-        return doubt
+        return doubt or self._swept_forbidden(part, tables)
+
+    def _swept_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
+        """For files that a command reads without naming them: in directories, by wildcards, through git."""
+        table = tables.shell_reads
+        if table.forbids_nothing:
+            return None
+        for directory in swept(part):
+            rule = self._below(directory, tables)
+            if rule is not None:
+                told = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
+                return PartJudged(part=part, verdict="ask", reason=told, rule=rule)
+        for path in part.reads:
+            for real in self._reach.matching(path):
+                rule = table.deny.named(real) or table.ask.named(real)
+                if rule is not None:
+                    return _by_rule("ask", part, rule, may=True)
+        for word in named_by_git(part):
+            # A path behind a revision counts from the top of the repository.
+            for path in (word, f"{self._reach.root}/{word}"):
+                found = self._file_forbidden(part, path, table) if word else None
+                if found is not None and found.rule is not None:
+                    return _by_rule("ask", part, found.rule, may=True)
+        return None
+
+    def _below(self, directory: str, tables: Tables) -> Rule | None:
+        if directory == WORKING_DIRECTORY:
+            return next(filter(None, map(tables.withheld.below, self._reach.directories)), None)
+        try:
+            return tables.withheld.below(self._real(directory)[0])
+        except WorkspaceError:
+            return None
 
     def _file_forbidden(self, part: Part, path: str, table: FileTable) -> PartJudged | None:
         if path.startswith(UNKNOWN_PATH):
@@ -128,7 +162,7 @@ class ShellJudge:
     def _permitting(self, command: str, analysis: Analysis, tables: Tables, mode: Mode) -> Decision:
         rules = tables.commands
         by_whole = rules.bare_allow or next(
-            (each.rule for each in rules.allow if each.is_whole(command)), None
+            (each.rule for each in rules.allow.each if each.is_whole(command)), None
         )
         if by_whole is not None and mode != "plan":
             return self._by_whole(analysis, by_whole)
@@ -156,7 +190,7 @@ class ShellJudge:
 
     def _permitted(self, part: Part, tables: Tables, mode: Mode) -> PartJudged:
         """Whether this part may run: it only reads, or a rule covers it; and so for its files."""
-        rule = None if mode == "plan" else _covering(tables.commands.allow, part)
+        rule = None if mode == "plan" else _covering(tables.commands.allow.each, part)
         accepted = mode in ("acceptEdits", "delegate")
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
@@ -229,7 +263,10 @@ def _concerned(verdict: str, rule: CommandRule, command: str, analysis: Analysis
 
 
 def _covering(rules: tuple[CommandRule, ...], part: Part) -> Rule | None:
-    return next((each.rule for each in rules if each.covers(part)), None)
+    for each in rules:
+        if each.covers(part):
+            return each.rule
+    return None
 
 
 def _by_rule(verdict: Verdict, part: Part, rule: Rule, *, may: bool = False) -> PartJudged:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
-from shoal.policy.commands import CommandRule
+from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
+from shoal.policy.withheld import Withheld
 
 
 class PathRules:
@@ -26,9 +27,10 @@ class PathRules:
                 self._each.append((_compiled("|".join(f"(?:{each})" for each in expressions)), rule))
         self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.empty = not self._each and self.bare is None
+        self.named = lru_cache(maxsize=1024)(self._named)
+        """The first rule whose pattern fits; of the path's text alone, and the same few are asked about."""
 
-    def named(self, path: str) -> Rule | None:
-        """The first rule whose pattern fits."""
+    def _named(self, path: str) -> Rule | None:
         if not self._each or self._any.fullmatch(path) is None:
             return None
         return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
@@ -61,10 +63,8 @@ class CommandTable:
         def bare(rules: Sequence[Rule]) -> Rule | None:
             return next((rule for rule in rules if rule.names("Bash") and rule.pattern is None), None)
 
-        def named(rules: Sequence[Rule]) -> tuple[CommandRule, ...]:
-            return tuple(
-                CommandRule(rule) for rule in rules if rule.names("Bash") and rule.pattern is not None
-            )
+        def named(rules: Sequence[Rule]) -> CommandRules:
+            return CommandRules(rule for rule in rules if rule.names("Bash") and rule.pattern is not None)
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
             bare, (standing.deny, standing.ask, standing.allow)
@@ -96,6 +96,16 @@ class Tables:
         return FileTable(self._patterned(), EDIT_TOOLS, self._roots)
 
     @cached_property
+    def withheld(self) -> Withheld:
+        """What rules keep any tool from reading unasked, for commands that go through directories."""
+        kept = self._patterned()
+        return Withheld(_about_reading((*kept.deny, *kept.ask)), self._roots)
+
+    @cached_property
+    def denied(self) -> Withheld:
+        return Withheld(_about_reading(self._patterned().deny), self._roots)
+
+    @cached_property
     def commands(self) -> CommandTable:
         return CommandTable(self.standing)
 
@@ -105,7 +115,7 @@ class Tables:
         """The first of the rules that speaks of a call of a tool without files or commands."""
         for rule in rules:
             if rule.names(tool) and (
-                rule.pattern is None or _fits(rule.tool, rule.pattern, arguments, forbids=forbids)
+                rule.pattern is None or fits(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
         return None
@@ -118,15 +128,19 @@ class Tables:
         return Standing(allow=kept(all_of.allow), ask=kept(all_of.ask), deny=kept(all_of.deny))
 
 
+def _about_reading(rules: Iterable[Rule]) -> list[Rule]:
+    return [rule for rule in rules if any(map(rule.names, READ_TOOLS))]
+
+
 def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
-def _fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
     if tool == "WebFetch":
         return _of_domain(pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids)
     if tool in ("Agent", "Task"):
-        return arguments.get("subagent_type", "general-purpose") == pattern
+        return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         return arguments.get("skill") == pattern
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeAlias
 
@@ -24,14 +24,15 @@ from shoal.core.messages import Text
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
+from shoal.runs.preview import Preview
 from shoal.runs.queue import Queue
 from shoal.runs.reports import kept
+from shoal.runs.roll import Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
 from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
-_LEAD_NAMES = ("lead", "team-lead", "main")
 _SESSION_ENDED = "the session ended"
 
 
@@ -46,6 +47,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
+    preview: int | None = None
+    """Agents of one message beyond which a person is asked first; None is never."""
     usual: str = "general-purpose"
     """The agent that is started where none is named."""
 
@@ -72,8 +75,8 @@ class AgentCrew:
         self._ids = ids
         self._emit = emit
         self._tasks = asyncio.TaskGroup()
-        self._runs: dict[AgentId, Run] = {}
-        self._names: dict[str, AgentId] = {}
+        self._roll = Roll()
+        self._preview = Preview(habits.preview, purse)
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[Item]] = {}
         self._lead: Agent | None = None
@@ -100,21 +103,21 @@ class AgentCrew:
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
+        await self._preview.allow(parent, site)
         agent = self._ids.agent()
-        name = self._free_name(order.name) if order.name else ""
         forks = order.kind is None and self.habits.forks
-        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual, name=name or None)
+        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
-        if name:
-            self._names[name] = agent
+        name = self._roll.take_name(order.name, agent) if order.name else ""
+        order = replace(order, name=name or None)
         try:
-            newcomer = self._newcomer(agent, parent, site)
+            newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
-            self._names.pop(name, None)
-            self._purse.ended(counted)
+            self._roll.free_name(name)
+            self._purse.ended(counted, begun=False)
             raise
         if run.background:
             return self._launched(run, order.prompt, outfit)
@@ -123,14 +126,14 @@ class AgentCrew:
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
         if to == "*":
-            targets = [run.id for run in self.at_work() if run.id != site.agent.agent]
+            targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
             if not targets:
                 raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
             return tuple([await self._send(each, text, summary, site) for each in targets])
-        return (await self._send(self._meant(to), text, summary, site),)
+        return (await self._send(self._roll.meant(to), text, summary, site),)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if seconds > 0 and run.completion is None:
             try:
                 async with self._clock.deadline(seconds):
@@ -142,42 +145,52 @@ class AgentCrew:
         return run.glimpse(self._clock.monotonic())
 
     async def stop(self, agent: str, site: Site) -> Glimpse:
-        run = self._known(agent)
-        if run.id == site.agent.agent:
+        if self._roll.find(agent).id == site.agent.agent:
             raise AgentRefused("You cannot stop yourself: end with your report.")
+        return await self.end(agent, f"it was stopped by {site.agent.name}")
+
+    async def end(self, agent: str, why: str) -> Glimpse:
+        """Raises `AgentRefused` where it is not there, or not at work."""
+        run = self._roll.find(agent)
         if run.completion is not None:
             raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
-        await self._stop(run, f"it was stopped by {site.agent.name}")
+        await self._stop(run, why)
         return run.glimpse(self._clock.monotonic())
+
+    async def say(self, to: str, text: str) -> Reached:
+        """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
+        assert self._lead is not None
+        agent = self._roll.meant(to)
+        item = Item(id=self._ids.short(), to=agent, content=(Text(text=text),), by="person")
+        return await self._deliver(item, text, self._lead, "")
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
-        running = tuple(self.at_work())
+        running = self._roll.at_work()
         async with asyncio.TaskGroup() as stopping:
             for run in running:
                 stopping.create_task(self._stop(run, why))
         return tuple(run.glimpse(self._clock.monotonic()) for run in running)
 
     def agents(self) -> tuple[Glimpse, ...]:
-        now = self._clock.monotonic()
-        return tuple(run.glimpse(now) for run in self._runs.values())
+        return self._roll.glimpses(self._clock.monotonic())
 
     async def summary_of(self, agent: str) -> str:
         """What one at work says it is doing; its conversation never holds the question."""
-        run = self._known(agent)
+        run = self._roll.find(agent)
         if run.agent is None:
             raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
         if not run.agent.conversation.messages:
             return run.facts.description
         return await run_forked_agent(run.agent, PROGRESS)
 
-    def at_work(self) -> Iterator[Run]:
-        return (run for run in tuple(self._runs.values()) if run.live)
+    def at_work(self) -> tuple[Run, ...]:
+        return self._roll.at_work()
 
     @property
     def working(self) -> bool:
         """Whether any agent is at work, or its end is not told yet."""
-        return any(run.live for run in self._runs.values())
+        return self._roll.any_at_work
 
     async def quiet(self) -> None:
         """Until none is at work."""
@@ -189,7 +202,7 @@ class AgentCrew:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
         if not self.habits.background:
             return ()
-        waited_for = [run for run in self.at_work() if not run.background and agent in (None, run.id)]
+        waited_for = [run for run in self._roll.at_work() if not run.background and agent in (None, run.id)]
         for run in waited_for:
             self._move(run)
         return tuple(run.id for run in waited_for)
@@ -199,9 +212,7 @@ class AgentCrew:
         self._pending = pending
         for item in pending.pop(LEAD, []):
             self._queue.put(item)
-        for completion in ended:
-            if completion.name:
-                self._names[completion.name] = completion.agent
+        self._roll.remember(ended)
 
     def _wants(self, order: Order, outfit: Outfit) -> bool:
         """Whether it is to run in the background."""
@@ -215,19 +226,18 @@ class AgentCrew:
             case counted:
                 return counted
 
-    def _newcomer(self, agent: AgentId, parent: Agent, site: Site) -> Newcomer:
-        witness = self._outfitter.witness(agent)
-        return Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
+    def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
+        return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
     def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
         self._emit(outfit.started)
-        self._runs[run.id] = run
+        self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
 
     async def _work(self, run: Run, outfit: Outfit, counted: Started) -> None:
-        shift = Shift(self._queue, lambda: any(other.live for other in self._started_by(run.id)))
+        shift = Shift(self._queue, lambda: bool(self._roll.started_by(run.id)))
         witness = run.witness
         assert witness is not None
         try:
@@ -250,9 +260,8 @@ class AgentCrew:
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
         self._emit(AgentEnded(agent=run.id, completion=completion))
-        for child in self._started_by(run.id):
-            if child.live:
-                await self._stop(child, "the agent that started it ended")
+        for child in self._roll.started_by(run.id):
+            await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
             self._emit(WorkKept(agent=run.id, work=work))
@@ -272,6 +281,7 @@ class AgentCrew:
             run.witness.close()
         run.agent = run.witness = run.task = None
         run.live = False
+        self._roll.leave(run)
         run.change()
         if self._quiet is not None:
             self._quiet.set()
@@ -348,8 +358,9 @@ class AgentCrew:
         """Gone, with everything it was given returned, when this returns."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
-        if run.task is not None:
-            run.stopping = run.stopping or why
+        if run.task is not None and not run.stopping:
+            # Once: a second cancellation would strike the clean-up that the first one began.
+            run.stopping = why
             run.task.cancel()
         await run.over()
 
@@ -357,37 +368,54 @@ class AgentCrew:
         sender = site.agent
         said = message_from(sender.name, text, summary=summary, color=sender.color)
         item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
-        run = self._runs.get(to)
+        return await self._deliver(item, said, self.agent(sender.agent), site.call_id)
+
+    async def _deliver(self, item: Item, said: str, sender: Agent, call: str) -> Reached:
+        to = item.to
+        run = self._roll.get(to)
         if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
             self._post(item, said)
             name = "lead" if to == LEAD else run.facts.name if run else ""
             return Reached(to=to, name=name or to, how="queued")
-        return await self._resume(to, item, said, site)
+        return await self._resume(item, said, sender, call)
 
     def _post(self, item: Item, text: str) -> None:
         self._emit(Queued(agent=item.to, item=item.id, by=item.by, text=text))
         self._queue.put(item)
 
-    async def _resume(self, agent: AgentId, item: Item, said: str, site: Site) -> Reached:
-        earlier = self._runs.get(agent)
+    async def _resume(self, item: Item, said: str, parent: Agent, call: str) -> Reached:
+        agent = item.to
+        earlier = self._roll.get(agent)
         self._resuming.add(agent)
         try:
             if earlier is not None:
                 await earlier.over()
-            newcomer = self._newcomer(agent, self.agent(site.agent.agent), site)
+            newcomer = self._newcomer(agent, parent, call)
             outfit = await self._outfitter.again(newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=True))
-            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+            counted = await self._counted_in_again(outfit)
             for left in self._pending.pop(agent, []):
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
             run = self._begin(outfit, newcomer, counted)
+        except BaseException:
+            # What others said to it meanwhile waits until it can be resumed.
+            while (waiting := self._queue.take(agent)) is not None:
+                self._pending.setdefault(agent, []).append(waiting)
+            raise
         finally:
             self._resuming.discard(agent)
         return Reached(
             to=agent, name=run.facts.name or agent, how="resumed", output=str(self._outfitter.output(agent))
         )
+
+    async def _counted_in_again(self, outfit: Outfit) -> Started:
+        try:
+            return self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+        except AgentRefused:
+            await outfit.finish()
+            raise
 
     def _taken(self, run: Run, completion: Completion, site: Site) -> None:
         """A blocking look saw the end: no notification comes, and one that waits is taken back."""
@@ -398,37 +426,13 @@ class AgentCrew:
             run.notified = True
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
 
-    def _started_by(self, parent: AgentId) -> tuple[Run, ...]:
-        return tuple(run for run in self._runs.values() if run.report_to == parent)
-
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
-        run = self._runs.get(agent)
+        run = self._roll.get(agent)
         found = self._lead if agent == LEAD else run.agent if run else None
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
-
-    def _meant(self, to: str) -> AgentId:
-        if to in _LEAD_NAMES:
-            return LEAD
-        return self._names.get(to, AgentId(to))
-
-    def _known(self, agent: str) -> Run:
-        run = self._runs.get(self._meant(agent))
-        if run is None:
-            known = ", ".join(each.facts.name or each.id for each in self._runs.values())
-            there = f" There are: {known}." if known else " None has been started."
-            raise AgentRefused(f"There is no agent or task {agent!r} in this session.{there}")
-        return run
-
-    def _free_name(self, wished: str) -> str:
-        """A name that an agent at work has gets a number."""
-        name, number = wished, 1
-        while name in self._names and (run := self._runs.get(self._names[name])) and run.live:
-            number += 1
-            name = f"{wished}-{number}"
-        return name
 
 
 def notification(completion: Completion) -> Item:

@@ -32,10 +32,12 @@ class Run:
         "witness",
     )
 
-    def __init__(self, facts: AgentStarted, witness: Witness, agent: Agent, *, since: float) -> None:
+    def __init__(
+        self, facts: AgentStarted, witness: Witness | None, agent: Agent | None, *, since: float
+    ) -> None:
         self.facts = facts
-        self.witness: Witness | None = witness
-        self.agent: Agent | None = agent
+        self.witness = witness
+        self.agent = agent
         self.report_to: AgentId = facts.parent
         self.background = facts.background
         self.since = since
@@ -47,6 +49,26 @@ class Run:
         """Why it is being stopped, if it is."""
         self.task: asyncio.Task[None] | None = None
         self._changed: asyncio.Event | None = None
+
+    @classmethod
+    def earlier(cls, completion: Completion) -> Run:
+        """One that ended in another process of the session."""
+        facts = AgentStarted(
+            agent=completion.agent,
+            kind=completion.kind,
+            name=completion.name,
+            description=completion.description,
+            parent=completion.report_to,
+            call=completion.call,
+            depth=1,
+            model="",
+            mode="",
+            background=completion.background,
+            cwd="",
+        )
+        run = cls(facts, None, None, since=0.0)
+        run.completion, run.live = completion, False
+        return run
 
     @property
     def id(self) -> AgentId:

@@ -42,11 +42,17 @@ async def glob(
     if not top.is_dir():
         return failed(f"{shown(top)} is a file, not a directory to search.")
     try:
-        fits = matcher(pattern)
+        named = matcher(pattern)
     except BadGlob as problem:
         return failed(f"Cannot search for {pattern[:200]!r}: {problem}.")
-    listing = await _listing(site, top, fits)
+    listing = await _listing(site, top, _and_readable(named, top, site))
     return await asyncio.to_thread(_told, top, pattern, listing)
+
+
+def _and_readable(named: Callable[[str], bool], top: Path, site: Site) -> Callable[[str], bool]:
+    real = os.path.realpath(top)
+    unreadable = site.unreadable(real)
+    return lambda name: named(name) and not unreadable(os.path.normpath(f"{real}/{name}"))
 
 
 class _Listing(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from shoal.core.filenames import shown
 from shoal.core.tools import Outcome, Site, failed
@@ -69,7 +70,7 @@ async def grep(  # noqa: PLR0913 - these are the arguments models know
     found = await ripgrep(site, arguments, rg=rg, cwd=directory, most=_MOST_OUTPUT)
     if found.status == 2 and not found.output:
         return failed(f"ripgrep could not search: {found.complaint}")
-    return _told(found, output_mode, _Page(first=offset, limit=head_limit))
+    return _told(_readable(found, output_mode, top, site), output_mode, _Page(first=offset, limit=head_limit))
 
 
 def _passable(argument: str) -> bool:
@@ -77,6 +78,30 @@ def _passable(argument: str) -> bool:
         return b"\0" not in os.fsencode(argument)
     except UnicodeEncodeError:
         return False
+
+
+def _readable(found: Found, mode: _Mode, top: Path, site: Site) -> Found:
+    """Without the files that a rule keeps from being read though the directory above may be searched."""
+    real, start = os.path.realpath(top), os.fsencode(top)
+    unreadable = site.unreadable(real)
+    verdicts: dict[bytes, bool] = {}
+
+    def kept(path: bytes) -> bool:
+        verdict = verdicts.get(path)
+        if verdict is None:
+            verdict = verdicts[path] = not unreadable(real + os.fsdecode(path[len(start) :]))
+        return verdict
+
+    ends = b"\0" if mode == "files_with_matches" else b"\n"
+    pieces: list[bytes] = []
+    keeping = True
+    for piece in found.output.split(ends):
+        # What does not begin with the path is the rest of a name with a line break in it, or stands between.
+        if piece.startswith(start):
+            keeping = kept(piece.partition(b"\0")[0])
+        if keeping:
+            pieces.append(piece)
+    return replace(found, output=ends.join(pieces), left_out=len(verdicts) - sum(verdicts.values()))
 
 
 class _Page(Struct, frozen=True, kw_only=True):
@@ -114,11 +139,13 @@ def _told(found: Found, mode: _Mode, page: _Page) -> Outcome:
         entries = _newest_first(found.output)
     last = page.first + page.limit if page.limit else len(entries)
     chosen = entries[page.first : last]
+    marks = []
+    if found.left_out:
+        marks.append(f"[Files that a rule keeps from being read are left out: {found.left_out:,}.]")
     if not chosen:
         told = f"There are only {len(entries)}; offset is beyond them." if entries else "No match."
-        return Outcome(content=told, data={"count": len(entries)})
+        return Outcome(content="\n".join([told, *marks]), data={"count": len(entries)})
     text, shown_entries = _laid_out(chosen)
-    marks = []
     left = len(entries) - page.first - shown_entries
     if left or found.cut:
         more = f"{left:,}{' or more' if found.cut else ''}"
@@ -158,7 +185,7 @@ def _matching_lines(output: bytes) -> list[_Entry]:
         path, found, text = line.partition(b"\0")
         if found:
             entries.append(_Entry(shown(os.fsdecode(path)), text.decode(errors="replace").rstrip("\r")))
-        elif line == b"--":
+        elif line == b"--" and entries and entries[-1].line != "--":
             entries.append(_Entry("", "--"))
     return entries
 

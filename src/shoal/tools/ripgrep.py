@@ -26,6 +26,8 @@ class Found(Struct, frozen=True, kw_only=True):
     status: int
     cut: bool
     """Whether the output is only the beginning of what there is."""
+    left_out: int = 0
+    """Files taken out of the output because a rule keeps them from being read."""
 
 
 def program(site: Site) -> str | None:

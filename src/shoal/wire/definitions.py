@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.definitions import (
     EFFORTS,
+    EVERY,
     INHERIT,
     Definition,
     Isolation,
@@ -105,6 +107,7 @@ class _Maker:
         self._source = source
         self._name = name
         self._prefix = prefix
+        self._lines: dict[str, int] = {}
         self.warnings: list[str] = []
 
     def bad(self, what: str, *, line: int | None, field: str) -> BadDefinition:
@@ -132,6 +135,7 @@ class _Maker:
                 told = f"{value!r} is no colour that can be shown; there are {', '.join(COLORS)}, #rrggbb"
                 self.warnings.append(self.place(line, key, told))
             elif value is not None:
+                self._lines[field.attribute] = line or 0
                 try:
                     values[field.attribute] = field.read(value)
                 except _Wrong as wrong:
@@ -142,7 +146,8 @@ class _Maker:
         for needed in ("name", "description", "prompt"):
             if needed not in values:
                 raise self.bad("it is missing", line=line, field=self._prefix + needed)
-        return Parsed(definition=Definition(**values, source=self._source), warnings=tuple(self.warnings))
+        source = replace(self._source, lines=self._lines)
+        return Parsed(definition=Definition(**values, source=source), warnings=tuple(self.warnings))
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
@@ -172,12 +177,22 @@ def _name(value: Any) -> str:
     return name
 
 
+def name_problem(name: str) -> str | None:
+    """Why a text cannot be the name of an agent; None where it can."""
+    try:
+        return None if _name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
+    except _Wrong as wrong:
+        return str(wrong)
+
+
 def _description(value: Any) -> str:
     # Written on one line, as many do, its line breaks are spelled out.
     return _words(value).replace("\\n", "\n")
 
 
 def _tools(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip().casefold() in ("all", "all tools"):
+        return (EVERY,)
     listed = _pieces(value, " \t\n") if isinstance(value, str) else _texts(value)
     for entry in listed:
         if _ENTRY.fullmatch(entry) is None:

@@ -154,7 +154,7 @@ def _chunks(header: Sequence[str], known: Collection[str]) -> Iterator[tuple[str
             if key:
                 yield key, first, lines
             key, first, lines = match[1], number, [line]
-        elif key:
+        elif key and not line.startswith("#"):
             lines.append(line)
     if key:
         yield key, first, lines

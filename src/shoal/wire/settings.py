@@ -16,6 +16,7 @@ from shoal.wire.content import load
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+WorktreeGuard: TypeAlias = Literal["sandbox", "weak"]
 Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
 Count: TypeAlias = Annotated[int, Meta(gt=0)]
 
@@ -108,6 +109,8 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    worktree_guard: WorktreeGuard = "sandbox"
+    """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
 
 
 class Rules(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -141,7 +144,7 @@ class Document(Struct, frozen=True, kw_only=True):
     raw: dict[str, Any]
 
     @property
-    def trusted(self) -> bool:
+    def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
         return self.kind not in ("local", "project")
 

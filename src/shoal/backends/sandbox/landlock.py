@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from shoal.backends.guardian import CONFINING
 from shoal.backends.sandbox.kind import existing, inside
 from shoal.core.ports import Launch
 from shoal.core.sandbox import Confines
 
-LAUNCHER = Path(__file__).with_name("confined.py")
 _PATIENCE = 5.0
 
 
@@ -33,6 +32,9 @@ class Landlock:
         if not confines.network:
             return "Landlock cannot cut a command off the network"
         writable = existing(confines.writable)
+        for path in existing(confines.sealed):
+            if inside(path, writable):
+                return f"Landlock cannot keep {path} from being changed inside a writable directory"
         for path in existing(confines.hidden):
             if inside(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
@@ -47,7 +49,7 @@ class Landlock:
 
 
 # The interpreter itself: behind a virtual environment's link it starts slower.
-_LAUNCHER = (os.path.realpath(sys.executable), "-I", "-S", "-E", "-X", "utf8", str(LAUNCHER))
+_LAUNCHER = (os.path.realpath(sys.executable), *CONFINING)
 
 
 @cache

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from shoal.policy.shell.parts import UNKNOWN_PATH, Analysis, Part
+
+if TYPE_CHECKING:
+    from shoal.policy.shell.syntax import Unjudgeable
+    from shoal.policy.shell.walk import Walk
 
 __all__ = ["UNKNOWN_PATH", "Analysis", "Part", "analysed"]
 
 
 def analysed(command: str) -> Analysis:
     """What a shell command would run; any text is answered, with `trouble` where it cannot be judged."""
-    # Loaded with the first command: a session that runs none does not pay for the parser and its tables.
-    from shoal.policy.shell.syntax import Unjudgeable
-    from shoal.policy.shell.walk import Walk
-
-    walk = Walk()
+    new_walk, unjudgeable = _loaded()
+    walk = new_walk()
     trouble: str | None = None
     try:
         walk.script(command)
-    except Unjudgeable as reason:
+    except unjudgeable as reason:
         trouble = str(reason)
     except Exception as fault:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
         trouble = f"the analysis failed ({type(fault).__name__})"
@@ -27,6 +31,15 @@ def analysed(command: str) -> Analysis:
     if walk.functions:
         parts = [_shadowed(part, walk.functions) for part in parts]
     return Analysis(parts=tuple(parts), trouble=trouble)
+
+
+@cache
+def _loaded() -> tuple[type[Walk], type[Unjudgeable]]:
+    """With the first command: a session that runs none does not pay for the parser and its tables."""
+    from shoal.policy.shell.syntax import Unjudgeable
+    from shoal.policy.shell.walk import Walk
+
+    return Walk, Unjudgeable
 
 
 def _shadowed(part: Part, functions: set[str]) -> Part:

@@ -77,14 +77,14 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
     if reader.flags is None:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
         operands.extend(Word(path) for word in words if (path := _path_in_flag(word)))
-        return _with_operands(name, operands, reader, pattern_given=_gives_pattern(words))
+        return _with_operands(name, operands, reader, words)
     operands = []
     flag = _operands(words, _flags(reader.flags), operands)
     if flag is not None:
         return unproven(f"{name} with {flag} is not known to only read")
     if reader.needs and operands and not _has(words, reader.needs):
         return unproven(f"{name} with a name and without {reader.needs.split()[0]} changes something")
-    return _with_operands(name, operands, reader, pattern_given=_gives_pattern(words))
+    return _with_operands(name, operands, reader, words)
 
 
 def _path_in_flag(word: Word) -> str:
@@ -154,7 +154,7 @@ def _one_word(words: Sequence[Word], at: int) -> int | None:
     return 1 if at < len(words) and not words[at].many else None
 
 
-def _with_operands(name: str, operands: list[Word], reader: Reader, *, pattern_given: bool) -> Verdict:
+def _with_operands(name: str, operands: list[Word], reader: Reader, words: Sequence[Word]) -> Verdict:
     kind = reader.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
         return unproven(f"{name} writes its second file")
@@ -162,7 +162,7 @@ def _with_operands(name: str, operands: list[Word], reader: Reader, *, pattern_g
         return unproven(f"{name} with an operand may change something")
     if kind == "none" and operands:
         return unproven(f"{name} with an operand may change something")
-    if kind in ("paths", "one") or (kind == "pattern" and pattern_given):
+    if kind in ("paths", "one") or (kind == "pattern" and _gives_pattern(words)):
         return harmless(f"{name} only reads", reads=tuple(operands))
     return harmless(f"{name} only reads", reads=tuple(operands[1:]) if kind == "pattern" else ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from shoal.policy.shell.syntax import Unjudgeable
@@ -17,6 +17,17 @@ _DUPLICATE = re.compile(r"[0-9]+-?|-")
 _NETWORK = re.compile(r"/+dev/+(?:tcp|udp)")
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
 _STRAY_DESCRIPTOR = re.compile(rb"(?:^|[ \t\n;&|()])[0-9]+$")
+
+
+def redirected(
+    nodes: Iterable[Node], source: bytes, words_of_node: Callable[[Node], list[Word]]
+) -> tuple[list[Word], list[Word]]:
+    """The files that redirections name: those read, those written."""
+    reads: list[Word] = []
+    writes: list[Word] = []
+    for node in nodes:
+        redirect(node, source, words_of_node, reads, writes)
+    return reads, writes
 
 
 def redirect(
@@ -46,7 +57,7 @@ def redirect(
         # bash expands this word a second time, quoted or not.
         raise _strange()
     if target.type != "process_substitution":
-        _add(kind, words[0], reads, writes)
+        add_target(kind, words[0], reads, writes)
 
 
 def _without_descriptor(node: Node, source: bytes) -> list[Node]:
@@ -64,7 +75,8 @@ def _without_descriptor(node: Node, source: bytes) -> list[Node]:
     return children
 
 
-def _add(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+def add_target(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+    """Adds the file that an operator of this kind opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
         raise Unjudgeable("it opens a connection by redirection")

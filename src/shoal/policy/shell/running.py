@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,8 @@ class Walking(Protocol):
     places: Places
     repeated: int
     """How many loops and functions are around: what is there may happen any number of times."""
+    trapped: bool
+    """Whether a trap was set: what it runs was judged from where the shell was then."""
 
     def script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
@@ -77,8 +79,9 @@ def _name(word: Word) -> str | None:
 
 def _run_plain(name: str, found: Found, walk: Walking) -> None:
     rest = found.words[1:]
-    if name in ("cd", "pushd", "popd", "chdir") and walk.repeated:
-        raise Unjudgeable("it changes the directory again and again")
+    if name in ("cd", "pushd", "popd", "chdir") and (walk.repeated or walk.trapped):
+        again = "again and again" if walk.repeated else "under a trap, which runs later"
+        raise Unjudgeable(f"it changes the directory {again}")
     if name == "cd":
         _change_directory(found, walk)
         return
@@ -88,11 +91,15 @@ def _run_plain(name: str, found: Found, walk: Walking) -> None:
         _add(found, walk, read_only=True, why="it only compares")
         return
     verdict = verdict_on(name, rest, moved=walk.places.moved)
-    found = replace(
-        found,
-        reads=(*found.reads, *walk.places.paths(verdict.reads)),
-        writes=(*found.writes, *walk.places.paths(verdict.writes)),
-    )
+    if verdict.reads or verdict.writes:
+        found = Found(
+            text=found.text,
+            words=found.words,
+            via=found.via,
+            sets=found.sets,
+            reads=(*found.reads, *walk.places.paths(verdict.reads)),
+            writes=(*found.writes, *walk.places.paths(verdict.writes)),
+        )
     _add(found, walk, read_only=verdict.read_only, why=verdict.why, doubt=bool(verdict.doubt))
     if name == "find":
         for command in found_commands(rest):
@@ -164,17 +171,17 @@ def _run_text(name: str, found: Found, walk: Walking) -> None:
         return
     if found.reads or found.writes:
         _add(replace(found, words=()), walk, read_only=True, why="it redirects")
+    walk.trapped = walk.trapped or name == "trap"
     walk.script(" ".join(value for value in values if value is not None), (*found.via, name))
 
 
 def _add(found: Found, walk: Walking, *, read_only: bool, why: str, doubt: bool = False) -> None:
-    words = tuple(_shown(word) for word in found.words)
-    argv: tuple[str, ...] | None = (
-        None if None in words or doubt else tuple(word for word in words if word is not None)
-    )
-    risky = [name for name in found.sets if name not in HARMLESS_VARIABLES]
-    if risky:
-        argv, read_only, why = None, False, f"it is given {risky[0]}, which it may obey"
+    words = tuple([word.value if word.value is not None else _shown(word) for word in found.words])
+    argv = None if doubt else _all_known(words)
+    if found.sets:
+        risky = [name for name in found.sets if name not in HARMLESS_VARIABLES]
+        if risky:
+            argv, read_only, why = None, False, f"it is given {risky[0]}, which it may obey"
     walk.parts.append(
         Part(
             text=found.text,
@@ -189,8 +196,10 @@ def _add(found: Found, walk: Walking, *, read_only: bool, why: str, doubt: bool 
     )
 
 
+def _all_known(words: tuple[str | None, ...]) -> tuple[str, ...] | None:
+    return None if None in words else cast("tuple[str, ...]", words)
+
+
 def _shown(word: Word) -> str | None:
     """A glob stands for itself where it can neither be a flag nor the name of the command."""
-    if word.value is not None:
-        return word.value
     return word.pattern if word.prefix and not word.may_be_flag else None

@@ -25,7 +25,8 @@ _HEREDOC = re.compile(
     r"(?P<rest>[^\n'\"\\`$(){}#<]*)(?:\n|$)"
 )
 _LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
-STAND_IN = "SHOAL_HEREDOC_BODY"
+_STAND_IN = "SHOAL_HEREDOC_BODY"
+_MARKED = f"<<<{_STAND_IN}".encode()
 
 
 class Unjudgeable(Exception):
@@ -54,6 +55,8 @@ def tree_of(command: str) -> tuple[Node, bytes]:
     root = _parser().parse(source).root_node
     if root.has_error:
         raise Unjudgeable("the command does not parse as bash")
+    if _MARKED in source:
+        _check_stand_ins(root, source)
     return root, source
 
 
@@ -61,7 +64,7 @@ def _without_heredoc_bodies(command: str) -> str:
     """The command with each here-document replaced by a here-string that stands for its text.
 
     Bodies are cut by bash's own rule (up to the first line that is the mark), so what follows one is
-    always read as commands. The walk checks that each stand-in ended up where a here-string belongs.
+    always read as commands. It is checked that each stand-in ended up where a here-string belongs.
     """
     lifted: list[str] = []
     while (start := _heredoc_start(command)) >= 0:
@@ -74,7 +77,7 @@ def _without_heredoc_bodies(command: str) -> str:
         head = command[:start]
         if head.endswith("\\"):
             raise Unjudgeable("the here-document is written in a way that is not judged")
-        lifted.append(f"{head}<<<{STAND_IN}{match['rest']}\n")
+        lifted.append(f"{head}<<<{_STAND_IN}{match['rest']}\n")
         command = after
     return "".join((*lifted, command))
 
@@ -99,3 +102,19 @@ def _body(command: str, match: re.Match[str]) -> tuple[str, str]:
             break
         at = end + 1
     raise Unjudgeable("the here-document does not end")
+
+
+def _check_stand_ins(root: Node, source: bytes) -> None:
+    """Every here-document that was lifted out must have stood where bash takes one."""
+    wanted = source.count(_MARKED)
+    found = 0
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
+            _STAND_IN.encode()
+        ):
+            found += 1
+        stack.extend(node.children)
+    if found != wanted:
+        raise Unjudgeable("a here-document stands where it is not judged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,11 @@ from shoal.policy.shell.conditions import words_of_test
 from shoal.policy.shell.known import HARMLESS_VARIABLES
 from shoal.policy.shell.parts import Part
 from shoal.policy.shell.places import Places
+from shoal.policy.shell.plain import plain_line, run_plain
 from shoal.policy.shell.programs import is_own_variable
-from shoal.policy.shell.redirections import redirect
+from shoal.policy.shell.redirections import redirect, redirected
 from shoal.policy.shell.running import Found, run
-from shoal.policy.shell.syntax import DEEPEST_NESTING, STAND_IN, Unjudgeable, tree_of
+from shoal.policy.shell.syntax import DEEPEST_NESTING, Unjudgeable, tree_of
 from shoal.policy.shell.words import ARGUMENTS, PLAIN_PATTERN, SIMPLE, Word, words_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ _TOKENS = frozenset(
     {";", "&", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"}
     | {"while", "until", "do", "done", ";;"}
 )
+_ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
+"""Of these those that stand for themselves whatever touches them."""
+_REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANKS = (b" ", b"\t", b"\n")
@@ -43,6 +48,7 @@ class Walk:
         self.places = places or Places()
         self._source = b""
         self.repeated = 0
+        self.trapped = False
         self._depth = 0
         self._via: tuple[str, ...] = ()
 
@@ -50,15 +56,20 @@ class Walk:
         """Walks over a whole script; `via` names the commands that would run it."""
         outer = self._source, self._via
         self._enter()
-        root, self._source = tree_of(text)
         self._via = via
-        if root.type != "program":
-            raise Unjudgeable("the command does not parse as bash")
-        if b"<<<" + STAND_IN.encode() in self._source:
-            _check_stand_ins(root, self._source)
-        self._container(root)
+        plain = plain_line(text)
+        if plain is None:
+            self._parsed(text)
+        else:
+            run_plain(text, plain, via, self)
         self._depth -= 1
         self._source, self._via = outer
+
+    def _parsed(self, text: str) -> None:
+        root, self._source = tree_of(text)
+        if root.type != "program":
+            raise Unjudgeable("the command does not parse as bash")
+        self._container(root)
 
     def _enter(self) -> None:
         self._depth += 1
@@ -73,7 +84,7 @@ class Walk:
     def _statement(self, node: Node) -> None:
         kind = node.type
         if kind == "command":
-            self._command(node, (), ())
+            self._command(node, [], [])
         elif kind in _CONTAINERS:
             self._enter()
             self._container(node)
@@ -87,28 +98,32 @@ class Walk:
 
     def _container(self, node: Node) -> None:
         kind = node.type
-        inside = Places(self.places.known), self.repeated
-        if kind == "subshell":
-            self.repeated = 0
-        elif kind == "while_statement":
-            self.repeated += 1
-        self._sequence(node.children, node.start_byte if kind != "program" else 0)
+        kept = Places(self.places.known) if kind == "subshell" else None
+        before = self.repeated
+        self.repeated = 0 if kept else before + (kind == "while_statement")
+        self._sequence(node.children, 0 if kind == "program" else node.start_byte)
+        self.repeated = before
+        if kept:
+            self.places = kept
         if kind == "program" and not _BETWEEN_STATEMENTS.fullmatch(self._source, node.end_byte):
             raise Unjudgeable("the command goes on after its end")
-        if kind == "subshell":
-            self.places, self.repeated = inside
-        elif kind == "while_statement":
-            self.repeated -= 1
 
     def _sequence(self, children: list[Node], at: int, until: int | None = None) -> None:
+        source = self._source
         for child in children:
             start = child.start_byte
-            if start != at and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, start):
+            if (
+                start != at
+                and source[at:start] != b" "
+                and not _BETWEEN_STATEMENTS.fullmatch(source, at, start)
+            ):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             if child.is_named:
                 self._statement(child)
-            elif child.type not in _TOKENS or not self._stands_alone(child):
-                raise Unjudgeable(f"{child.type!r} is a construct that is not judged")
+            elif (kind := child.type) not in _ENDING_SIGNS and (
+                kind not in _TOKENS or not self._stands_alone(child)
+            ):
+                raise Unjudgeable(f"{kind!r} is a construct that is not judged")
             at = child.end_byte
         if until is not None and not _BETWEEN_STATEMENTS.fullmatch(self._source, at, until):
             raise Unjudgeable("the command holds text between its parts that is not judged")
@@ -137,32 +152,31 @@ class Walk:
 
     def _on_redirected_statement(self, node: Node) -> None:
         body: Node | None = None
-        reads: list[Word] = []
-        writes: list[Word] = []
+        redirects: list[Node] = []
         at = node.start_byte
         for child in node.children:
             if not _BETWEEN_STATEMENTS.fullmatch(self._source, at, child.start_byte):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
             at = child.end_byte
-            if child.type in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, reads, writes)
-            elif body is None and not reads and not writes:
+            if child.type in _REDIRECTS:
+                redirects.append(child)
+            elif body is None and not redirects:
                 body = child
             else:
                 raise Unjudgeable("a redirection stands where it is not judged")
         if body is not None and body.type == "command":
-            self._command(body, tuple(reads), tuple(writes))
+            self._command(body, *redirected(redirects, self._source, self._words))
             return
-        if reads or writes:
-            self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
+        reads, writes = redirected(redirects, self._source, self._words)
+        if reads or writes:
+            self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_file_redirect(self, node: Node) -> None:
-        reads: list[Word] = []
-        writes: list[Word] = []
-        redirect(node, self._source, self._words, reads, writes)
-        self._note(node, self.places.paths(reads), self.places.paths(writes), "it redirects")
+        reads, writes = redirected([node], self._source, self._words)
+        self._note(self._text(node), self.places.paths(reads), self.places.paths(writes), "it redirects")
 
     def _on_for_statement(self, node: Node) -> None:
         children = node.children
@@ -194,6 +208,8 @@ class Walk:
         """Between the words of a construct stand blanks and newlines, and nothing that was left out."""
         for left, right in pairwise(children):
             gap = self._source[left.end_byte : right.start_byte]
+            if gap == b" ":
+                continue
             may_touch = right.type in (";", "\n") or left.type in (";", "\n", ";;")
             if gap.strip(b" \t\n") or not (gap or may_touch):
                 raise Unjudgeable("the command holds text between its parts that is not judged")
@@ -231,7 +247,7 @@ class Walk:
         name = self._assigned(node)
         if not (is_own_variable(name) or name in HARMLESS_VARIABLES):
             raise Unjudgeable(f"it sets {name}, which later commands may obey")
-        self._note(node, (), (), f"sets {name}")
+        self._note(self._text(node), (), (), f"sets {name}")
 
     def _on_declaration_command(self, node: Node) -> None:
         keyword, *given = node.children
@@ -239,7 +255,7 @@ class Walk:
             harmless = child.type == "variable_assignment" and self._assigned(child) in HARMLESS_VARIABLES
             if keyword.type != "export" or not harmless:
                 raise Unjudgeable(f"{self._text(node)[:60]!r} changes what later commands obey")
-        self._note(node, (), (), "sets how things are shown")
+        self._note(self._text(node), (), (), "sets how things are shown")
 
     def _assigned(self, node: Node) -> str:
         """The name an assignment sets; the substitutions in its value are walked."""
@@ -265,16 +281,15 @@ class Walk:
     def _on_test_command(self, node: Node) -> None:
         self._found(node, words_of_test(node, self._source, self._words), (), ())
 
-    def _command(self, node: Node, reads: tuple[Word, ...], writes: tuple[Word, ...]) -> None:
+    def _command(self, node: Node, reads: list[Word], writes: list[Word]) -> None:
         words: list[Word] = []
         sets: list[str] = []
-        all_reads, all_writes = list(reads), list(writes)
         at = node.start_byte
         source = self._source
         for child in node.children:
             kind = child.type
             start = child.start_byte
-            if start != at and not _BETWEEN_WORDS.fullmatch(source, at, start):
+            if start != at and source[at:start] != b" " and not _BETWEEN_WORDS.fullmatch(source, at, start):
                 raise Unjudgeable("the command holds text between its words that is not judged")
             if kind in ARGUMENTS or kind == "command_name":
                 if start == at and start != node.start_byte:
@@ -282,40 +297,40 @@ class Walk:
                 words.extend(self._words(child.children[0] if kind == "command_name" else child))
             elif kind == "variable_assignment":
                 sets.append(self._assigned(child))
-            elif kind in ("file_redirect", "herestring_redirect"):
-                redirect(child, self._source, self._words, all_reads, all_writes)
+            elif kind in _REDIRECTS:
+                redirect(child, source, self._words, reads, writes)
             else:
                 raise Unjudgeable(f"{self._text(child)[:60]!r} is a construct that is not judged")
             at = child.end_byte
-        self._found(node, words, tuple(all_reads), tuple(all_writes), tuple(sets))
+        self._found(node, words, reads, writes, tuple(sets))
 
     def _found(
         self,
         node: Node,
         words: list[Word],
-        reads: tuple[Word, ...],
-        writes: tuple[Word, ...],
+        reads: Sequence[Word],
+        writes: Sequence[Word],
         sets: tuple[str, ...] = (),
     ) -> None:
+        places = self.places
         found = Found(
             text=self._text(node),
             words=tuple(words),
             via=self._via,
             sets=sets,
-            reads=self.places.paths(reads),
-            writes=self.places.paths(writes),
+            reads=places.paths(reads) if reads else (),
+            writes=places.paths(writes) if writes else (),
         )
         run(found, self)
 
-    def _note(self, node: Node, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
-        text = self._text(node)
+    def _note(self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], why: str) -> None:
         self.parts.append(
             Part(text=text, argv=(), via=self._via, reads=reads, writes=writes, read_only=True, why=why)
         )
 
     def _words(self, node: Node) -> list[Word]:
         nested: list[Node] = []
-        words = list(words_of(node, self._source, nested))
+        words = words_of(node, self._source, nested)
         for inner in nested:
             self._substitution(inner)
         return words
@@ -333,19 +348,3 @@ class Walk:
         self._sequence(children[1:-1], children[0].end_byte, until=children[-1].start_byte)
         self.places, self.repeated = kept
         self._depth -= 1
-
-
-def _check_stand_ins(root: Node, source: bytes) -> None:
-    """Every here-document that was lifted out must have stood where bash takes one."""
-    wanted = source.count(b"<<<" + STAND_IN.encode())
-    found = 0
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
-            STAND_IN.encode()
-        ):
-            found += 1
-        stack.extend(node.children)
-    if found != wanted:
-        raise Unjudgeable("a here-document stands where it is not judged")

@@ -68,15 +68,14 @@ _QUOTED = "\x01"
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
-def words_of(node: Node, source: bytes, nested: list[Node]) -> Iterator[Word]:
+def words_of(node: Node, source: bytes, nested: list[Node]) -> list[Word]:
     """The words a node becomes; the substitutions inside it are added to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE.fullmatch(text):
-        yield Word(text)
-        return
+        return [Word(text)]
     pieces = _Pieces(source, nested)
     pieces.add(node)
-    yield from pieces.words()
+    return list(pieces.words())
 
 
 class _Pieces:
@@ -221,6 +220,8 @@ def _is_own(value: str) -> bool:
 
 
 def _before_glob(prefix: str, bare: str) -> str:
+    if bare == _QUOTED:
+        return prefix
     glob = _GLOB.search(bare)
     brace = bare.find("{")
     ends = [len(prefix), *([glob.start()] if glob else []), *([brace] if brace >= 0 else [])]

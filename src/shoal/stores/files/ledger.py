@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
-from shoal.core.events import RequestFailed, RequestSent, RequestSettled
-from shoal.core.ids import AgentId, RequestId
+from shoal.core.events import AgentStarted, RequestFailed, RequestSent, RequestSettled
+from shoal.core.ids import LEAD, LEAD_KIND, AgentId, RequestId
 from shoal.core.usage import Spent
 from shoal.stores.files.journal import read_journal
 from shoal.wire.journal import Recorded
+
+_Key = TypeVar("_Key", bound=str)
 
 
 class Unsettled(Struct, frozen=True, kw_only=True):
@@ -23,22 +27,57 @@ class Unsettled(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Worker(Struct, frozen=True, kw_only=True):
+    """Who spent it: an agent's type, its name and its task, as far as the journal tells."""
+
+    kind: str = ""
+    name: str = ""
+    task: str = ""
+
+
 class Ledger(Struct, frozen=True, kw_only=True):
     spent: dict[tuple[AgentId, str], Spent]
     """By agent and model."""
     unsettled: tuple[Unsettled, ...]
+    workers: dict[AgentId, Worker] = {}
+    """Every agent that was started."""
 
     @property
     def total(self) -> Spent:
         return sum(self.spent.values(), Spent())
+
+    @property
+    def by_agent(self) -> dict[AgentId, Spent]:
+        return _summed((agent, spent) for (agent, _), spent in self.spent.items())
+
+    @property
+    def by_kind(self) -> dict[str, Spent]:
+        return _summed((self.worker(agent).kind, spent) for (agent, _), spent in self.spent.items())
+
+    @property
+    def by_model(self) -> dict[str, Spent]:
+        return _summed((model, spent) for (_, model), spent in self.spent.items())
+
+    def worker(self, agent: AgentId) -> Worker:
+        return self.workers.get(agent) or Worker(kind=LEAD_KIND if agent == LEAD else "")
+
+
+def _summed(parts: Iterable[tuple[_Key, Spent]]) -> dict[_Key, Spent]:
+    sums: dict[_Key, Spent] = {}
+    for key, spent in parts:
+        sums[key] = sums.get(key, Spent()) + spent
+    return sums
 
 
 def usage_of(journal: Path) -> Ledger:
     spent: dict[tuple[AgentId, str], Spent] = {}
     in_flight: dict[RequestId, Unsettled] = {}
     cut: list[Unsettled] = []
+    workers: dict[AgentId, Worker] = {}
     for recorded in read_journal(journal):
         match recorded.event:
+            case AgentStarted(agent=agent, kind=kind, name=name, description=task):
+                workers[agent] = Worker(kind=kind, name=name, task=task)
             case RequestSent() as sent:
                 if sent.request in in_flight:
                     cut.append(in_flight[sent.request])
@@ -53,7 +92,7 @@ def usage_of(journal: Path) -> Ledger:
                     cut.append(_failed(failure, known, recorded))
             case _:
                 pass
-    return Ledger(spent=spent, unsettled=(*cut, *in_flight.values()))
+    return Ledger(spent=spent, unsettled=(*cut, *in_flight.values()), workers=workers)
 
 
 def _sent(event: RequestSent, recorded: Recorded) -> Unsettled:

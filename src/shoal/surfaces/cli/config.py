@@ -23,22 +23,25 @@ def command() -> None:
 def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
     project, its own, and yours; permission rules of all of them are joined."""
-    from shoal.app.config_view import shown_settings
+    from shoal.app.config_view import shown_settings, shown_widening
     from shoal.app.settings import load_settings
     from shoal.surfaces.cli.sentences import say
     from shoal.wire.content import dump
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(shown_settings(loaded))
+    left_out = tuple(shown_widening(loaded.left_out))
     if as_json:
         found = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
-        click.echo(dump({"settings": found, "warnings": loaded.warnings}))
+        click.echo(dump({"settings": found, "left_out": left_out, "warnings": loaded.warnings}))
         return exits.OK
     for warning in loaded.warnings:
         say(warning)
-    width = max(len(row.key) for row in rows)
-    for row in rows:
+    width = max(len(row.key) for row in (*rows, *left_out))
+    for row in (*rows, *left_out):
         value = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)
         line = f"{row.key:<{width}}  {clean(value)}"
+        if row in left_out:
+            line = f"{line}  (left out: not trusted)"
         click.echo(f"{line}  ({clean(row.origin)})" if origin else line)
     return exits.OK

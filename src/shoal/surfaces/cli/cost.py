@@ -1,4 +1,4 @@
-"""`shoal cost`: what a session has cost, by agent and model, from its journal."""
+"""`shoal cost`: what a session has cost, by agent, type and model, from its journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
-    from shoal.core.ids import SessionId
+    from shoal.core.ids import AgentId, SessionId
     from shoal.core.usage import Spent
     from shoal.stores.files.ledger import Ledger
 
@@ -37,7 +37,10 @@ def command(*, session: str | None, as_json: bool) -> int:
         return exits.OK
     click.echo(f"session {found}")
     for (agent, model), spent in ledger.spent.items():
-        click.echo(f"  {agent}  {model}  {_told(spent)}")
+        click.echo(f"  {_who(agent, ledger)}  {model}  {_told(spent)}")
+    for what, sums in (("type", ledger.by_kind), ("model", ledger.by_model)):
+        for name, spent in sums.items() if len(sums) > 1 else ():
+            click.echo(f"  {what} {name or 'unknown'}  {_told(spent)}")
     click.echo(f"  in all  {_told(ledger.total)}")
     for lost in ledger.unsettled:
         click.echo(f"  unsettled: {lost.request} to {lost.model} by {lost.agent}: {lost.reason}")
@@ -57,6 +60,14 @@ def _session(home: Path, start: str | None) -> SessionId:
     return latest
 
 
+def _who(agent: AgentId, ledger: Ledger) -> str:
+    worker = ledger.worker(agent)
+    if agent not in ledger.workers:
+        return agent
+    task = f": {worker.task}" if worker.task else ""
+    return f"{worker.name or agent} ({worker.kind}{task})"
+
+
 def _told(spent: Spent) -> str:
     from shoal.surfaces.cli.paint import count, dollars
 
@@ -70,7 +81,8 @@ def _told(spent: Spent) -> str:
         else dollars(spent.usd)
     )
     tokens = f"{count(usage.prompt_tokens)} tokens in{cached}, {count(usage.output_tokens)} out"
-    return f"{spent.requests} requests, {tokens}, {price}"
+    requests = "1 request" if spent.requests == 1 else f"{spent.requests} requests"
+    return f"{requests}, {tokens}, {price}"
 
 
 def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:
@@ -78,7 +90,11 @@ def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:
         "session": session,
         "total": ledger.total,
         "spent": [
-            {"agent": agent, "model": model, "spent": spent} for (agent, model), spent in ledger.spent.items()
+            {"agent": agent, "worker": ledger.worker(agent), "model": model, "spent": spent}
+            for (agent, model), spent in ledger.spent.items()
         ],
+        "by_agent": ledger.by_agent,
+        "by_type": ledger.by_kind,
+        "by_model": ledger.by_model,
         "unsettled": ledger.unsettled,
     }

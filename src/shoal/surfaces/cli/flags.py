@@ -77,6 +77,7 @@ _MODEL = (
         help="Keep every reply for replay:FILE.",
     ),
 )
+_AGENTS = (Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
@@ -175,6 +176,7 @@ _SETTINGS = (
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
     ("Model", _MODEL),
+    ("Agents", _AGENTS),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
     ("Input and output", _FORMS),
@@ -200,6 +202,19 @@ def names(values: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(name for value in values for name in value.replace(",", " ").split())
 
 
+def agents(value: str | None) -> str | None:
+    """What `--agents` holds, checked while the flag can still be named."""
+    if value is not None:
+        from shoal.app.definitions import given_definitions
+        from shoal.core.errors import BadDefinition
+
+        try:
+            given_definitions(value, Path.cwd())
+        except BadDefinition as error:
+            raise click.BadParameter(str(error), param_hint="--agents") from error
+    return value
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -222,6 +237,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         continue_last=given["continue_last"],
         fork=given["fork"],
         session_id=given["session_id"],
+        agents=agents(given["agents"]),
         settings=given["settings"],
         record=given["record"],
         attended=attended,

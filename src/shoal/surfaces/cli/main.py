@@ -27,8 +27,14 @@ class SubCommand(NamedTuple):
 COMMANDS = {
     "agents": SubCommand(
         "shoal.surfaces.cli.agents",
-        "Look at agents and what each may do.",
-        ("shoal agents show lead --permissions",),
+        "List, show, check and add agents.",
+        (
+            "shoal agents ls",
+            "shoal agents show Explore",
+            "shoal agents show lead --permissions",
+            "shoal agents validate .claude/agents",
+            "shoal agents new reviewer --user",
+        ),
     ),
     "ask": SubCommand(
         "shoal.surfaces.cli.ask",
@@ -73,10 +79,25 @@ COMMANDS = {
             """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
         ),
     ),
+    "ps": SubCommand(
+        "shoal.surfaces.cli.ps",
+        "List the agents of live runs.",
+        ("shoal ps", "shoal ps 3f2a", "shoal ps --json | jq '.[] | select(.question != null)'"),
+    ),
+    "send": SubCommand(
+        "shoal.surfaces.cli.send",
+        "Say something to an agent of a live run.",
+        ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
+    ),
     "sessions": SubCommand(
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "stop": SubCommand(
+        "shoal.surfaces.cli.stop",
+        "Stop a live run, or one of its agents.",
+        ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
     ),
     "task": SubCommand(
         "shoal.surfaces.cli.task",
@@ -93,6 +114,11 @@ COMMANDS = {
         "List and show teams, or remove one.",
         ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
     ),
+    "trust": SubCommand(
+        "shoal.surfaces.cli.trust",
+        "Let a project's own settings allow things.",
+        ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
+    ),
     "undo": SubCommand(
         "shoal.surfaces.cli.undo",
         "Bring back the files a turn changed.",
@@ -102,6 +128,16 @@ COMMANDS = {
         "shoal.surfaces.cli.watch",
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
+    "worktree": SubCommand(
+        "shoal.surfaces.cli.worktree",
+        "Bring back what agents did in worktrees.",
+        (
+            "shoal worktree ls",
+            "shoal worktree show agent-a1b2c3d4",
+            "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
+        ),
     ),
 }
 

@@ -19,7 +19,19 @@ CYAN = "36"
 BOLD_CYAN = "1;36"
 BOLD_GREEN = "1;32"
 BOLD_RED = "1;31"
+MAGENTA = "35"
+_AGENT_COLOURS = {
+    "blue": BLUE,
+    "green": GREEN,
+    "yellow": YELLOW,
+    "purple": MAGENTA,
+    "orange": "38;5;208",
+    "pink": "38;5;213",
+    "cyan": CYAN,
+    "red": RED,
+}
 
+_MIXED = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Controls, and the marks that make text read in another order than it is stored.
 _COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -36,6 +48,13 @@ def has_colours(stream: TextIO) -> bool:
 
 def painted(text: str, style: str, *, colours: bool) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if colours and style and text else text
+
+
+def style_of(color: str | None) -> str:
+    """For the name of an agent: the colour of its definition or of its team, a word or `#rrggbb`."""
+    if color is not None and (mixed := _MIXED.fullmatch(color)):
+        return "38;2;" + ";".join(str(int(part, 16)) for part in mixed.groups())
+    return _AGENT_COLOURS.get(color or "", CYAN)
 
 
 def clean(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.permissions_view import View
+    from shoal.app.permissions_view import RuleShown, View
     from shoal.policy.explain import Explanation
 
 _STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
@@ -51,12 +51,15 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
 
     call = ToolUse(id="explain", name=tool, input=_object(input_json))
     cwd = Path.cwd()
-    permissions = permissions_view.engine(permissions_view.load(cwd, given=settings), cwd, mode=mode)
-    explanation = explained(permissions, call)
+    loaded = permissions_view.load(cwd, given=settings)
+    explanation = explained(permissions_view.engine(loaded, cwd, mode=mode), call)
+    left_out = permissions_view.left_out(loaded)
     if as_json:
-        _print_json(explanation)
+        from msgspec import to_builtins
+
+        _print_json({**to_builtins(explanation), "left_out": left_out})
     else:
-        for line in _told(explanation, colours=has_colours(sys.stdout)):
+        for line in (*_told(explanation, colours=has_colours(sys.stdout)), *_not_counted(left_out)):
             click.echo(line)
     return exits.OK
 
@@ -74,7 +77,10 @@ def show_view(settings: str | None, *, as_json: bool) -> None:
     from shoal.app import permissions_view
 
     cwd = Path.cwd()
-    seen = permissions_view.view(permissions_view.load(cwd, given=settings), cwd)
+    print_view(permissions_view.view(permissions_view.load(cwd, given=settings), cwd), as_json=as_json)
+
+
+def print_view(seen: View, *, as_json: bool) -> None:
     if as_json:
         _print_json(seen)
         return
@@ -131,3 +137,10 @@ def _listed(seen: View, *, colours: bool) -> Iterator[str]:
     for row in seen.rules:
         behavior = painted(f"{row.behavior:<5}", _STYLES[row.behavior], colours=colours)
         yield f"  {behavior}  {clean(row.rule):<{min(width, 60)}}  {clean(row.source)}"
+    yield from _not_counted(seen.left_out)
+
+
+def _not_counted(left_out: Sequence[RuleShown]) -> Iterator[str]:
+    if left_out:
+        yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
+        yield from (f"  {row.behavior}  {clean(row.rule)}  {clean(row.source)}" for row in left_out)

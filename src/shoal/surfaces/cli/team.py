@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, GREEN
+from shoal.surfaces.cli.paint import CYAN, DIM, GREEN, style_of
 from shoal.surfaces.cli.record import (
     Cell,
     chosen_team,
@@ -144,7 +144,7 @@ def _print(teams: Sequence[Team]) -> None:
 def _row(member: Member) -> tuple[Cell, ...]:
     state = {True: Cell("active", GREEN), False: Cell("idle", DIM), None: Cell("lead")}[member.is_active]
     return (
-        Cell(member.name, CYAN),
+        Cell(member.name, style_of(member.color)),
         state,
         Cell(member.agent_type),
         Cell(member.model),

@@ -1,0 +1,163 @@
+"""What an earlier process of a session left: who was at work, who was not told of what, and the last turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.agents import Completion, Evidence
+from shoal.core.arrivals import Item
+from shoal.core.errors import StoreError
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    FileChanged,
+    Journaled,
+    Notified,
+    Queued,
+    RequestSettled,
+    ToolFinished,
+    TurnStarted,
+    Withdrawn,
+    WorkKept,
+)
+from shoal.core.ids import LEAD, AgentId, Ids
+from shoal.core.messages import Text
+from shoal.core.usage import Usage
+from shoal.runs.crew import notification
+from shoal.runs.endings import last_words
+from shoal.runs.reports import kept
+from shoal.stores.files.journal import read_journal
+from shoal.stores.files.results import FileResults
+from shoal.stores.files.sessions import read_session
+
+CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What the lead's transcript shows that it got."""
+
+    delivered: frozenset[str]
+    answered: frozenset[str]
+
+
+class LeftOver(Struct, frozen=True, kw_only=True):
+    turns: int
+    pending: dict[AgentId, list[Item]]
+    """What waits for whom. Whether an agent other than the lead has it already, its transcript tells."""
+    completions: tuple[Completion, ...]
+    agents: int
+    """How many were ever started."""
+    cut_off: tuple[Completion, ...]
+    """Of those that were at work; not in the journal yet."""
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    journal: Path
+    subagents: Path
+    outputs: Path
+    results: Path
+    report_tokens: int
+
+
+def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
+    """Reads alone: what is to be written about it is for the session to write."""
+    reading = _Reading()
+    for recorded in read_journal(places.journal):
+        if isinstance(recorded.event, Journaled):
+            reading.take(recorded.event)
+    cut_off = tuple(reading.cut_off(started, places, ids) for started in reading.at_work.values())
+    completions = tuple(reading.completions.values())
+    pending: dict[AgentId, list[Item]] = {}
+    for item in reading.waiting.values():
+        if item.to != LEAD or item.id not in told.delivered:
+            pending.setdefault(item.to, []).append(item)
+    for completion in (*completions, *cut_off):
+        if not reading.was_told(completion, told):
+            pending.setdefault(completion.report_to, []).append(notification(completion))
+    return LeftOver(
+        turns=reading.turns,
+        pending=pending,
+        completions=(*completions, *cut_off),
+        agents=reading.started,
+        cut_off=cut_off,
+    )
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.turns = self.started = 0
+        self.at_work: dict[AgentId, AgentStarted] = {}
+        self.completions: dict[str, Completion] = {}
+        self.waiting: dict[str, Item] = {}
+        self._last: dict[AgentId, str] = {}
+        self._notified: dict[str, str] = {}
+        self._calls: dict[AgentId, int] = {}
+        self._files: dict[AgentId, dict[str, None]] = {}
+        self._usage: dict[AgentId, Usage] = {}
+
+    def take(self, event: Journaled) -> None:  # noqa: C901 - one case for each kind of event
+        match event:
+            case TurnStarted(turn=turn):
+                self.turns = max(self.turns, turn)
+            case AgentStarted(agent=agent, resumed=resumed):
+                self.started += not resumed
+                self.at_work[agent] = event
+                for seen in (self._calls, self._files, self._usage):
+                    seen.pop(agent, None)
+            case AgentEnded(completion=completion):
+                self.at_work.pop(completion.agent, None)
+                self.completions[completion.id] = completion
+                self._last[completion.agent] = completion.id
+            case WorkKept(agent=agent, work=work) if agent in self._last:
+                last = self._last[agent]
+                self.completions[last] = replace(self.completions[last], worktree=work)
+            case Notified(completion=completion_id, call=call):
+                self._notified[completion_id] = call
+            case Queued(agent=agent, item=item, by=by, text=text):
+                self.waiting[item] = Item(id=item, to=agent, content=(Text(text=text),), by=by)
+            case Withdrawn(item=item):
+                self.waiting.pop(item, None)
+            case ToolFinished(agent=agent):
+                self._calls[agent] = self._calls.get(agent, 0) + 1
+            case FileChanged(agent=agent, path=path):
+                self._files.setdefault(agent, {})[path] = None
+            case RequestSettled(agent=agent, usage=usage) if agent in self.at_work:
+                self._usage[agent] = self._usage.get(agent, Usage()) + usage
+            case _:
+                pass
+
+    def was_told(self, completion: Completion, told: Told) -> bool:
+        if completion.id in told.delivered:
+            return True
+        call = self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
+        return bool(call) and call in told.answered
+
+    def cut_off(self, started: AgentStarted, places: Places, ids: Ids) -> Completion:
+        agent, identity = started.agent, ids.short()
+        try:
+            said = last_words(read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages)
+        except StoreError:
+            said = ""
+        report = kept(said, agent, identity, FileResults(places.results), tokens=places.report_tokens)
+        return Completion(
+            id=identity,
+            agent=agent,
+            status="killed",
+            kind=started.kind,
+            name=started.name,
+            description=started.description,
+            report_to=started.parent,
+            call=started.call,
+            background=True,
+            text=report.shown,
+            detail=f"{CUT_OFF}; its worktree is {started.cwd}" if started.isolation else CUT_OFF,
+            size=report.size,
+            digest=report.digest,
+            result="" if report.whole is None else str(report.whole),
+            output=str(places.outputs / f"{agent}.output"),
+            usage=self._usage.get(agent, Usage()),
+            evidence=Evidence(tool_calls=self._calls.get(agent, 0), files=tuple(self._files.get(agent, ()))),
+        )

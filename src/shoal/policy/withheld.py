@@ -1,0 +1,150 @@
+"""Files that rules keep from being read, found for what goes through whole directories."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from shoal.policy.patterns import path_anchor, path_expression
+from shoal.policy.rules import Rule
+from shoal.policy.shell.parts import Part
+
+WORKING_DIRECTORY = ""
+"""Wherever a command is when it runs, which a `cd` before it may have changed."""
+_MOST_LOOKED_AT = 20_000
+"""Entries of directories; where there are more, it is not known, and counts as if something were found."""
+_MOST_TO_HIDE = 5_000
+_RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class _Place(Struct, frozen=True):
+    anchor: str
+    exact: bool
+    expression: re.Pattern[str]
+    rule: Rule
+
+
+class TooMany(Exception):
+    """There is more to look through than one does before a command."""
+
+
+class Withheld:
+    """`rules` have patterns; `roots` are what these are relative to."""
+
+    def __init__(self, rules: Iterable[Rule], roots: Sequence[str]) -> None:
+        self._places: list[_Place] = []
+        for rule in rules:
+            for root in roots:
+                anchor, exact = path_anchor(rule.pattern or "", root)
+                expression = re.compile(path_expression(rule.pattern or "", root), re.DOTALL)
+                self._places.append(_Place(anchor, exact, expression, rule))
+
+    def below(self, directory: str) -> Rule | None:
+        """The first rule that is, or may be, about something below the directory."""
+        for place in self._places:
+            start = _deeper(directory, place.anchor)
+            if start is None:
+                continue
+            try:
+                if next(_fitting(start, place.expression, _MOST_LOOKED_AT), None) is not None:
+                    return place.rule
+            except TooMany:
+                return place.rule
+        return None
+
+    def paths(self) -> Iterator[str]:
+        """What there is now, the topmost of each; of a pattern that would take long, as far as one looked."""
+        for place in self._places:
+            if place.exact:
+                yield place.anchor
+                continue
+            try:
+                yield from _fitting(place.anchor, place.expression, _MOST_TO_HIDE)
+            except TooMany:
+                continue
+
+
+def swept(part: Part) -> tuple[str, ...]:
+    """The directories whose files a simple command goes through, whatever these are called."""
+    known = part.words or part.argv
+    if not known:
+        return ()
+    if "find" in part.via:
+        # What find found, at any depth.
+        return tuple(_before_glob(path) for path in part.reads if _GLOB.search(path))
+    match _program(known):
+        case "grep" | "egrep" | "fgrep" | "zgrep" if any(
+            word is not None and _RECURSIVE.fullmatch(word) for word in known[1:]
+        ):
+            return part.reads or (WORKING_DIRECTORY,)
+        case "rg" if known[1:2] != ("--files",):
+            return part.reads or (WORKING_DIRECTORY,)
+        case "git" if "grep" in known:
+            return (WORKING_DIRECTORY,)
+        case "git" | "diff":
+            return part.reads
+    return ()
+
+
+def named_by_git(part: Part) -> Iterator[str]:
+    """Words of a git command that may be paths, also behind a revision."""
+    known = part.words or part.argv
+    if not known or len(known) < 3 or _program(known) != "git":
+        return
+    words = [word for word in known[1:] if word is not None and not word.startswith("-")]
+    for word in words[1:]:
+        yield word
+        _, revision, path = word.partition(":")
+        if revision:
+            yield path
+
+
+def _program(known: tuple[str | None, ...]) -> str:
+    name = known[0] or ""
+    return name[name.rfind("/") + 1 :]
+
+
+def _before_glob(path: str) -> str:
+    steps = path.split("/")
+    fixed = next(at for at, step in enumerate(steps) if _GLOB.search(step))
+    return "/".join(steps[:fixed]) or ("/" if path.startswith("/") else ".")
+
+
+def _deeper(directory: str, anchor: str) -> str | None:
+    """Whichever lies inside the other."""
+    if f"{anchor}/".startswith(f"{directory.rstrip('/')}/"):
+        return anchor
+    return directory if f"{directory}/".startswith(f"{anchor.rstrip('/')}/") else None
+
+
+def _fitting(start: str, expression: re.Pattern[str], most: int) -> Iterator[str]:
+    """The topmost paths that fit, from here on; links are followed."""
+    if not os.path.lexists(start):
+        return
+    if expression.fullmatch(start):
+        yield start
+        return
+    waiting, known, looked = [start], {start}, 0
+    while waiting:
+        for entry in _entries(waiting.pop()):
+            looked += 1
+            if looked > most:
+                raise TooMany
+            real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            if expression.fullmatch(real):
+                yield real
+            elif real not in known and os.path.isdir(real):  # noqa: PTH112 - for each of thousands
+                known.add(real)
+                waiting.append(real)
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []

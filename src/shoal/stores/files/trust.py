@@ -1,0 +1,87 @@
+"""What people said about the settings of projects, in `shoal/trust.json` of the home."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.stores.files.places import make_private, unwritable, write_whole
+from shoal.wire.trust import Said, said_in, with_said
+
+_TRIES, _PAUSE = 100, 0.02
+
+
+class TrustFile:
+    """Read without a lock, since it is replaced in one step; changed under one."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "shoal" / "trust.json"
+
+    def said(self, project: Path, file: str) -> Said | None:
+        """Raises `StoreError` where the file cannot be understood."""
+        try:
+            return said_in(self._content(), _key(project), file)
+        except ValueError as error:
+            raise self._broken(error) from error
+
+    def say(self, project: Path, said: Mapping[str, Said | None]) -> None:
+        """Words about the files of a project, None to forget one. Raises `StoreError`."""
+        with self._locked():
+            try:
+                content = with_said(self._content(), _key(project), said)
+            except ValueError as error:
+                raise self._broken(error) from error
+            write_whole(self.path, content)
+
+    def _content(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read: {error.strerror}.", path=self.path) from error
+
+    def _broken(self, error: ValueError) -> StoreError:
+        told = f"{self.path} cannot be understood ({error}). Repair it, or remove it to trust anew."
+        return StoreError(told, path=self.path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = self.path.with_suffix(".lock")
+        make_private(lock.parent)
+        try:
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(lock, error) from error
+        try:
+            _take(fd, lock)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _take(fd: int, lock: Path) -> None:
+    for attempt in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt + 1 < _TRIES:
+                time.sleep(_PAUSE)
+        else:
+            return
+    raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
+
+
+def _key(project: Path) -> str:
+    """The real path; one that is no text is kept as its bytes."""
+    real = os.path.realpath(project)
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        return f"bytes:{os.fsencode(real).hex()}"
+    return real

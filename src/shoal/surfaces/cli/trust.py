@@ -1,0 +1,89 @@
+"""`shoal trust`: let a project's own settings count that would allow its agents more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, YELLOW, clean, has_colours, painted
+
+if TYPE_CHECKING:
+    from shoal.app.config_view import Trusted
+    from shoal.app.options import Options
+
+
+@click.command("trust")
+@click.option("--show", is_flag=True, help="Show what there is to trust, and change nothing.")
+@click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
+@click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
+def command(*, show: bool, revoke: bool, as_json: bool) -> int:
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, as they are now.
+
+    A change of what they allow needs trust again. What they forbid always counts.
+    """
+    from shoal.app import trust
+    from shoal.app.config_view import shown_widening
+    from shoal.app.settings import load_settings
+
+    if show and revoke:
+        raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
+    project = Path.cwd().resolve()
+    settings = load_settings(cwd=project)
+    rows = tuple(shown_widening(settings.widening))
+    if as_json:
+        _print_json(project, rows)
+    elif not revoke:
+        for line in told(rows, colours=has_colours(sys.stdout)):
+            click.echo(line)
+    if revoke:
+        trust.forget(settings.home, project)
+        click.echo(f"Nothing that {project} allows itself is trusted any more.")
+    elif rows and not show:
+        trust.answer(settings, project, trusted=True)
+        click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
+    return exits.OK
+
+
+def ask_once(options: Options) -> None:
+    """At the start of a session at a terminal: whether to trust what nobody has spoken of yet."""
+    from shoal.app import trust
+    from shoal.app.config_view import shown_widening
+    from shoal.app.settings import load_settings
+
+    project = (options.cwd or Path.cwd()).expanduser().resolve()
+    settings = load_settings(cwd=project, given=options.settings)
+    new = [each for each in settings.widening if each.trust == "unasked"]
+    if not new:
+        return
+    click.echo(f"The settings of {clean(str(project))} would allow its agents more than yours do:")
+    for line in told(shown_widening(new), colours=has_colours(sys.stdout)):
+        click.echo(line)
+    trusted = click.confirm("Trust these settings, until they change?", default=False)
+    trust.answer(settings, project, trusted=trusted, about=new)
+
+
+def told(rows: Iterable[Trusted], *, colours: bool) -> Iterator[str]:
+    none = True
+    for row in rows:
+        none = False
+        state, style = ("trusted", GREEN) if row.trust == "trusted" else ("not trusted", YELLOW)
+        key, state = painted(clean(row.key), BOLD, colours=colours), painted(state, style, colours=colours)
+        origin = painted(clean(row.origin), DIM, colours=colours)
+        yield f"  {key}  {state}  {origin}"
+        # In full: nobody should trust what they were not shown.
+        for value in row.value if isinstance(row.value, list) else [row.value]:
+            yield f"    {clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
+    if none:
+        yield "This project's own settings allow nothing that yours do not. There is nothing to trust."
+
+
+def _print_json(project: Path, rows: Iterable[Trusted]) -> None:
+    from shoal.wire.content import dump
+
+    click.echo(dump({"project": str(project), "settings": tuple(rows)}))

@@ -1,0 +1,58 @@
+"""`--agents`: definitions for one run, checked before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from shoal_process import MODEL, Program
+
+from shoal.app.options import Options
+from shoal.app.session import Session
+from shoal.models.scripted import ScriptedModel
+from shoal.testing import messages_server
+
+MINE = {"mine": {"description": "d", "prompt": "p", "tool": "Read"}}
+
+
+@pytest.mark.spec("DEF-03")
+@pytest.mark.parametrize("as_file", [False, True])
+async def test_given_agents_are_there_in_that_run(shoal: Program, project: Path, as_file: bool) -> None:
+    (project / "agents.json").write_text(json.dumps(MINE))
+    given = "agents.json" if as_file else json.dumps(MINE)
+    async with messages_server(["done"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--agents", given)
+    assert ran.code == 0
+    assert ran.lines[0]["agents"][0] == "mine"
+    assert "general-purpose" in ran.lines[0]["agents"]
+    assert "mine.tool: this field is not known and is ignored; is tools meant?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("{", "not valid JSON"),
+        ('{"a": {"description": "d", "prompt": "p", "maxTurns": 0}}', "a.maxTurns: a whole number"),
+        ('{"a": {"prompt": "p"}}', "a.description: it is missing"),
+        ("nothing.json", "No such file"),
+    ],
+)
+async def test_a_mistake_is_told_before_anything_starts(shoal: Program, given: str, told: str) -> None:
+    ran = await shoal("-p", "go", "--model", MODEL, "--agents", given)
+    assert (ran.code, ran.out) == (2, b"")
+    assert told in ran.err
+    assert "--agents" in ran.err
+
+
+async def test_a_session_takes_a_mapping_and_tells_of_files_it_cannot_use(tmp_path: Path) -> None:
+    directory = tmp_path / ".claude" / "agents"
+    directory.mkdir(parents=True)
+    (directory / "bad.md").write_text("---\nname: bad\n---\n")
+    options = Options(cwd=tmp_path, model=ScriptedModel(["done"]), agents=MINE, persist=False)
+    async with Session(options) as session:
+        assert session.parts.definitions.find("mine").source.kind == "flag"
+        told = "\n".join(session.notes)
+    assert f"{directory / 'bad.md'}:1: description: it is missing" in told
+    assert "shoal agents validate" in told
