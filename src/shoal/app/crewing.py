@@ -13,7 +13,8 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
-from shoal.app.outfitting import FORKED, Outfitting, Stock
+from shoal.app.orders import FORKED
+from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
 from shoal.app.settings import Settings

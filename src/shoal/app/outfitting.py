@@ -14,13 +14,22 @@ import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.orders import (
+    FORKED,
+    NO_FORK,
+    authority_of,
+    bounds_for,
+    first_prompt,
+    refuse_what_is_not_there,
+    refuse_where_forbidden,
+)
 from shoal.app.quarters import Housing, Quarters
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock
-from shoal.core.definitions import Definition, Source, Toolset, tool_names
+from shoal.core.definitions import Definition, Toolset, tool_names
 from shoal.core.errors import (
     AgentRefused,
     BadDefinition,
@@ -34,7 +43,7 @@ from shoal.core.errors import (
 from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
-from shoal.core.messages import Message, Text
+from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
@@ -49,19 +58,7 @@ from shoal.stores.memory import MemoryTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-_THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-FORKED = Definition(
-    name=FORK,
-    description="A copy of the agent that starts it, with all it knows.",
-    prompt="",
-    source=Source(kind="builtin"),
-)
-_NO_FORK = (
-    "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
-    "begins with your prompt alone."
-)
-_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -129,13 +126,13 @@ class Outfitting:
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         parent = newcomer.parent
         definition = self._definition(order.kind or "")
-        _refuse_where_forbidden(parent, definition.name)
-        _refuse_what_is_not_there(definition, order)
+        refuse_where_forbidden(parent, definition.name)
+        refuse_what_is_not_there(definition, order)
         wanted = _Wanted(
             order=order,
             definition=definition,
             toolset=self._toolset(definition),
-            bounds=_bounds(self._stock.bounds, definition, order),
+            bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
@@ -147,7 +144,7 @@ class Outfitting:
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority = quarters.workspace, _authority(parent)
+        workspace, authority = quarters.workspace, authority_of(parent)
         _move(workspace, order.cwd)
         facts = Remembered(
             agent_type=definition.name,
@@ -184,16 +181,16 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        outfit = self._outfit(plan, _prompt(definition, order, quarters.told))
+        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
         self._remember(plan)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
         if is_fork(parent):
-            raise AgentRefused(_NO_FORK)
-        _refuse_where_forbidden(parent, FORK)
-        _refuse_what_is_not_there(FORKED, order)
+            raise AgentRefused(NO_FORK)
+        refuse_where_forbidden(parent, FORK)
+        refuse_what_is_not_there(FORKED, order)
         branch = parent.conversation.up_to_reply()
         if branch is None:
             raise AgentRefused("There is no reply yet after which a fork could begin.")
@@ -212,12 +209,13 @@ class Outfitting:
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
         stock, parent, (history, entry) = self._stock, newcomer.parent, branch
+        _move(quarters.workspace, order.cwd)
         facts = Remembered(
             agent_type=FORK,
             description=order.description,
             name=order.name or "",
             model=parent.model.card.id,
-            mode=forked(_authority(parent).mode),
+            mode=forked(authority_of(parent).mode),
             system=parent.system,
             tools=tuple(parent.tools),
             cwd=str(quarters.workspace.cwd),
@@ -277,7 +275,7 @@ class Outfitting:
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             quarters=quarters,
-            bounds=_bounds(stock.bounds, definition, order, facts.thinking_tokens),
+            bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
@@ -449,11 +447,6 @@ def _stranger(agent: AgentId) -> str:
     return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
 
 
-def _authority(agent: Agent) -> RulePermissions:
-    assert isinstance(agent.permissions, RulePermissions)
-    return agent.permissions
-
-
 def _workspace(agent: Agent) -> LocalWorkspace:
     assert isinstance(agent.surroundings.workspace, LocalWorkspace)
     return agent.surroundings.workspace
@@ -461,7 +454,7 @@ def _workspace(agent: Agent) -> LocalWorkspace:
 
 def _permissions(plan: _Plan) -> RulePermissions:
     quarters, toolset = plan.quarters, plan.toolset
-    permissions = _authority(plan.newcomer.parent).child(
+    permissions = authority_of(plan.newcomer.parent).child(
         quarters.workspace,
         mode=_mode(plan.facts.mode),
         only=(plan.definition.tools or ()) if toolset.only else (),
@@ -480,49 +473,6 @@ def _mode(name: str) -> Mode:
     return next((mode for mode in modes if mode == name), "default")
 
 
-def _refuse_where_forbidden(parent: Agent, kind: str) -> None:
-    if (refused := _authority(parent).refusal_to_start(kind)) is not None:
-        raise AgentRefused(f"The agent {kind} was not started: {refused.reason}")
-
-
-def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
-    wanted = [name for name in _NOT_YET if getattr(definition, name)]
-    if wanted:
-        raise AgentRefused(
-            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
-            "gets yet. It is not started without them: take them out of its definition, or start another."
-        )
-    isolation = order.isolation or definition.isolation
-    if order.cwd is not None and isolation is not None:
-        raise AgentRefused(
-            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
-        )
-    if isolation == "remote":
-        raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
-
-
 def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
     if cwd is not None and not workspace.move(workspace.locate(cwd)):
         raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
-
-
-def _prompt(definition: Definition, order: Order, told: str) -> Message:
-    texts = (definition.initial_prompt, told, order.prompt)
-    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
-
-
-def _bounds(usual: Bounds, definition: Definition, order: Order, thinking: int | None = None) -> Bounds:
-    """`thinking` is what an agent that goes on had; other settings would cost it what a cache knows."""
-    effort = definition.effort if order.effort is None else order.effort
-    if thinking is None:
-        thinking = usual.thinking_tokens if effort is None else thinking_tokens(effort)
-    return replace(usual, max_turns=definition.max_turns, thinking_tokens=thinking)
-
-
-def thinking_tokens(effort: str | int) -> int:
-    """Raises `AgentRefused` for a level nobody knows."""
-    if isinstance(effort, int):
-        return max(0, effort)
-    if effort not in _THINKING:
-        raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
-    return _THINKING[effort]
