@@ -53,7 +53,7 @@ def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(
     text = terminal.wait_for(lambda text: "The plumber is done." in text and "● plumber" not in text)
     assert "SECRET WORDS" not in text
     (line,) = (line for line in text.splitlines() if line.startswith("● Agent"))
-    assert "→ done · 1 call" in line
+    assert line.startswith("● Agent do one  → done · 1 call")
 
 
 @pytest.mark.spec("QUE-04", "CTL-08")
