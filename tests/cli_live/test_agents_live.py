@@ -140,7 +140,8 @@ def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: 
     assert ends == ["killed", "killed"]
 
 
-def test_leaving_while_agents_work_says_who_was_stopped_and_how_to_go_on(place: Place) -> None:
+@pytest.mark.spec("CTL-02")
+def test_one_stopped_by_leaving_is_named_and_goes_on_when_told_to_after_a_resume(place: Place) -> None:
     terminal = place.talk(
         {"match": "go", "tools": [agent("one", background=True)]},
         {"match": "job", "tools": [bash("sleep 600")]},
@@ -155,6 +156,16 @@ def test_leaving_while_agents_work_says_who_was_stopped_and_how_to_go_on(place: 
     assert "Stopped before it was done:" in text
     assert "do one" in text.split("Stopped before it was done:")[1]
     assert "shoal --resume" in text
+    identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
+    again = place.talk(
+        {"match": "go on", "text": "I went on."},
+        {"match": "<task-notification>", "text": "It went on and is done."},
+        mode="bypassPermissions",
+        resume="yes",
+    )
+    again.wait_for(is_at_prompt)
+    again.type(f"/agents send {identity} go on\r")
+    again.wait_for(lambda text: "goes on with it." in text and "It went on and is done." in text)
 
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")
