@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cli_live.conftest import Place
+from cli_live.terminal import environment
 from cli_live.test_interactive import CTRL_C, CTRL_D, bash, is_at_prompt
 
 CTRL_B = "\x02"
@@ -204,3 +209,53 @@ def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wa
     terminal.type("y\r")
     terminal.wait_for("All of them are done.")
     assert (place.project / "asked-for").exists()
+
+
+@pytest.fixture
+def provider(place: Place) -> Iterator[Callable[..., dict[str, str]]]:
+    """Starts a provider that says these steps; the variables that lead to it."""
+    with ExitStack() as exits:
+
+        def start(*steps: dict[str, Any]) -> dict[str, str]:
+            script = place.home / "provider.json"
+            script.write_text(json.dumps(steps))
+            program = [sys.executable, "-m", "shoal.testing.servers"]
+            server = subprocess.Popen(
+                [*program, "--script", str(script), "--with-parent"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment(place.home),
+                text=True,
+            )
+            # Leaving closes its standard input, which ends it, and waits for that.
+            exits.enter_context(server)
+            assert server.stdout is not None
+            return {"ANTHROPIC_BASE_URL": server.stdout.readline().strip(), "ANTHROPIC_API_KEY": "for-tests"}
+
+        yield start
+
+
+@pytest.mark.spec("USR-22", "TRN-03")
+def test_a_headless_run_at_a_terminal_shows_the_agents_it_waits_for(
+    place: Place, provider: Callable[..., dict[str, str]]
+) -> None:
+    gate = place.gate()
+    env = provider(
+        {"match": "go", "tools": [agent("one", background=True)]},
+        {"match": "job one", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the report"},
+        {"match": "<task-notification>", "text": "All is done."},
+        {"match": "works in the background", "text": "It is started."},
+    )
+    flags = ("--model", "anthropic:claude-haiku-5-5", "--dangerously-skip-permissions")
+    terminal = place.shoal_at_terminal("-p", "go", *flags, **env)
+    # Between turns nothing is told of the lead, and the agent's line stands there alone.
+    terminal.wait_for(
+        lambda text: "● general-purpose: do one · Bash waiting" in text and "lead ·" not in text
+    )
+    gate.open()
+    assert terminal.wait_for_end() == 0
+    text = terminal.screen.text
+    assert "● general-purpose" not in text
+    assert "It is started." not in text
+    assert text.splitlines()[-1] == "All is done."
