@@ -49,6 +49,7 @@ from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
+from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
@@ -103,6 +104,7 @@ class _Plan(Struct, kw_only=True):
     newcomer: Newcomer
     definition: Definition
     facts: Remembered
+    resumed: bool = False
     toolset: Toolset
     model: Model
     quarters: Quarters
@@ -268,10 +270,19 @@ class Outfitting:
             toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
+        authority = authority_of(newcomer.parent)
+        mode = narrowed(
+            authority.mode,
+            _mode(facts.mode),
+            person_configured=definition.source.trusted and definition.permission_mode is not None,
+            may_skip=authority.may_skip,
+        )
+        system = facts.system or stock.system(definition.prompt, workspace.cwd)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
+            facts=replace(facts, system=system, mode=mode),
+            resumed=True,
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             quarters=quarters,
@@ -453,14 +464,19 @@ def _workspace(agent: Agent) -> LocalWorkspace:
 
 
 def _permissions(plan: _Plan) -> RulePermissions:
-    quarters, toolset = plan.quarters, plan.toolset
+    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
+    quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
+    resumed = plan.resumed
     permissions = authority_of(plan.newcomer.parent).child(
         quarters.workspace,
-        mode=_mode(plan.facts.mode),
-        only=(plan.definition.tools or ()) if toolset.only else (),
-        never=toolset.never,
+        mode=_mode(facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
+        never=() if resumed else toolset.never,
         confined=quarters.main,
+        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
     )
+    if not resumed:
+        plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
     if quarters.secluded is not None and quarters.sandbox is not None:
         sandbox = quarters.sandbox
         quarters.secluded.paths = permissions.denied_paths

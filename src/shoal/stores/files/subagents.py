@@ -33,6 +33,10 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     color: str | None = None
     background: bool = False
     thinking_tokens: int | None = None
+    narrowed: tuple[tuple[str, ...], ...] = ()
+    """The tools of definitions, its own and of those above it, whose patterns narrow it."""
+    denied: tuple[str, ...] = ()
+    """What those definitions deny it."""
     fork_of: str = ""
     """The entry of its parent's transcript after which its own begins."""
 
