@@ -48,6 +48,7 @@ from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
 from shoal.runs.queue import Queue
+from shoal.runs.shell_news import QueuedShellNews
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
@@ -75,6 +76,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    shells: Shells
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -156,6 +158,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     queue = Queue(session.entered)
+    reach.shells.news = QueuedShellNews(queue, ids.branch(), session.emit)
     purse = _purse(options, settings, model, record, session)
     bounds = _bounds(options, settings)
     crew = make_crew(
@@ -210,7 +213,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     crew.led_by(agent)
     left = _left_over(options, settings, history, record, ids)
-    purse.carry_started(left.agents if left else 0)
+    if left is not None:
+        purse.carry_started(left.agents)
+        reach.shells.number_from(left.last_shell + 1)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -220,6 +225,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        shells=reach.shells,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -270,6 +276,7 @@ async def _reach(
         ids=ids.branch(),
         home=settings.home,
         env=settings.tool_environment,
+        stuck_after=settings.own.stuck_after,
         note=session.note,
     )
     permissions = _permissions(options, settings, workspace, record.directory, session)

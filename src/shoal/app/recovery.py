@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
 from shoal.core.errors import StoreError
@@ -18,6 +19,7 @@ from shoal.core.events import (
     Notified,
     Queued,
     RequestSettled,
+    ShellEnded,
     ToolFinished,
     TurnStarted,
     Withdrawn,
@@ -29,6 +31,7 @@ from shoal.core.usage import Usage
 from shoal.runs.crew import notification
 from shoal.runs.endings import last_words
 from shoal.runs.reports import kept
+from shoal.runs.shell_news import shell_item
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
@@ -52,6 +55,10 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """How many were ever started."""
     cut_off: tuple[Completion, ...]
     """Of those that were at work; not in the journal yet."""
+    shells: tuple[ShellEnded, ...] = ()
+    """Of commands that ran when the process ended; not in the journal yet."""
+    last_shell: int = 0
+    """The highest number in a shell's name."""
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -77,12 +84,18 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
     for completion in (*completions, *cut_off):
         if not reading.was_told(completion, told):
             pending.setdefault(completion.report_to, []).append(notification(completion))
+    lost_shells = tuple(reading.shells.cut_off(ids))
+    for ended in (*reading.shells.ended.values(), *lost_shells):
+        if not ended.end.quiet and not reading.knows(ended, told):
+            pending.setdefault(ended.agent, []).append(shell_item(ended.id, ended.end))
     return LeftOver(
         turns=reading.turns,
         pending=pending,
         completions=(*completions, *cut_off),
         agents=reading.started,
         cut_off=cut_off,
+        shells=lost_shells,
+        last_shell=reading.shells.last,
     )
 
 
@@ -92,6 +105,7 @@ class _Reading:
         self.at_work: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
+        self.shells = LeftShells()
         self._last: dict[AgentId, str] = {}
         self._notified: dict[str, str] = {}
         self._calls: dict[AgentId, int] = {}
@@ -127,7 +141,14 @@ class _Reading:
             case RequestSettled(agent=agent, usage=usage) if agent in self.at_work:
                 self._usage[agent] = self._usage.get(agent, Usage()) + usage
             case _:
-                pass
+                self.shells.take(event)
+
+    def knows(self, ended: ShellEnded, told: Told) -> bool:
+        """Whether the agent of a command was told that it ended."""
+        if ended.agent != LEAD:
+            # What its queue gave it, its transcript tells when it is resumed.
+            return bool(self._notified.get(ended.id))
+        return ended.id in told.delivered or self._notified.get(ended.id, "") in told.answered
 
     def was_told(self, completion: Completion, told: Told) -> bool:
         if completion.id in told.delivered:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
@@ -34,6 +34,7 @@ from shoal.core.events import (
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, SessionId
 from shoal.core.messages import Message, Text, user
+from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.wire.control import Command, Interrupt, SetModel, SetPermissionMode, Stop
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 GATHERED_WITHIN = 0.05
 """Seconds in which what arrives is taken up in one turn."""
+SESSION_ENDED = "the session ended"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -69,6 +71,13 @@ class Turn(AsyncIterator[Event]):
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """Background work that was ended."""
+
+    agents: tuple[Glimpse, ...]
+    commands: tuple[ShellFacts, ...]
 
 
 class Session:
@@ -117,7 +126,8 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
-            await self.parts.crew.stop_all("the session ended")
+            await self.parts.crew.stop_all(SESSION_ENDED)
+            await self.parts.shells.stop_all(SESSION_ENDED)
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
@@ -200,6 +210,12 @@ class Session:
         task.cancel()
         await asyncio.wait([task])
         return True
+
+    async def stop_all(self, why: str = "a person stopped it") -> Stopped:
+        """End every agent but the lead, and every command in the background; the lead goes on."""
+        agents = await self.parts.crew.stop_all(why)
+        shells = await self.parts.shells.stop_all(why)
+        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
@@ -285,6 +301,8 @@ class Session:
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            for ended in parts.left_over.shells:
+                self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
 
     async def tell(self, event: Event) -> None:

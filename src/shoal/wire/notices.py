@@ -6,10 +6,12 @@ from xml.sax.saxutils import quoteattr
 
 from shoal.core.agents import Completion, Evidence
 from shoal.core.neutral import neutral
+from shoal.core.shells import ShellEnd, ShellFacts
 
 NO_REPORT = "(The agent ended without a report.)"
 _ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _FILES_NAMED = 5
+_COMMAND_SHOWN = 200
 
 
 def task_notification(completion: Completion) -> str:
@@ -71,6 +73,43 @@ def evidence(seen: Evidence) -> str:
         passed = "passed" if seen.acceptance.exit_code == 0 else f"failed ({seen.acceptance.exit_code})"
         parts.append(f"the acceptance command {passed}")
     return "; ".join(parts) + "."
+
+
+def shell_notification(end: ShellEnd) -> str:
+    """The end of a command in the background, announced."""
+    exit_code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
+    why = f": {end.detail}" if end.detail else ""
+    told = f"{_command(end.facts)} {_ENDED[end.status]}{exit_code}{why}."
+    return _shell_notice(end.facts, end.status, told, end.tail)
+
+
+def shell_stuck(facts: ShellFacts, tail: str) -> str:
+    told = (
+        f"{_command(facts)} seems to wait for an answer, and nothing can be typed there. "
+        "KillShell ends it; start it again with its answers as options."
+    )
+    return _shell_notice(facts, "running", told, tail)
+
+
+def _command(facts: ShellFacts) -> str:
+    command = facts.command.strip()
+    if len(command) > _COMMAND_SHOWN:
+        command = f"{command[:_COMMAND_SHOWN]}…"
+    return f'Background command "{command}"'
+
+
+def _shell_notice(facts: ShellFacts, status: str, told: str, tail: str) -> str:
+    lines = [
+        "<task-notification>",
+        f"<task-id>{facts.shell}</task-id>",
+        f"<tool-use-id>{neutral(facts.call)}</tool-use-id>",
+        *([f"<output-file>{facts.output}</output-file>"] if facts.output else ()),
+        f"<status>{status}</status>",
+        f"<summary>{neutral(told)}</summary>",
+        *([f"<result>{neutral(tail)}</result>"] if tail else ()),
+        "</task-notification>",
+    ]
+    return "\n".join(lines)
 
 
 def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:
