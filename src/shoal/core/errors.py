@@ -27,6 +27,7 @@ ShoalError
 │   ├── TaskRefused               not found, a cycle, a stale attempt, an illegal move
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
+├── BadCron                       an expression that says no time
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
@@ -160,6 +161,14 @@ class SettingsError(ShoalError):
         super().__init__(message)
         self.path = path
         self.line = line
+
+
+class BadCron(ShoalError):
+    """`field` is the one that is wrong, or empty for the whole."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class BadDefinition(ShoalError):
