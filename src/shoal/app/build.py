@@ -49,12 +49,14 @@ from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
 from shoal.runs.queue import Queue
 from shoal.runs.shell_news import QueuedShellNews
+from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
 from shoal.tools.plan import Planning, plan_tools
+from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
@@ -77,6 +79,7 @@ class Parts(Struct, kw_only=True):
     queue: Queue
     crew: AgentCrew
     shells: Shells
+    timetable: ClockedTimetable
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -144,21 +147,16 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    plan_ids = ids.branch()
-    plans = Plans(
-        lambda permissions: Planning(
-            permissions,
-            directory=settings.home / "plans",
-            ids=plan_ids,
-            approver=lambda: settings.own.plan_approver,
-            write=write_whole,
-        )
-    )
-    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools))
-    reach.desk.listed = listed(settings, reach.workspace, tools, identity)
-    flags = (*options.allowed_tools, *options.disallowed_tools)
+    plans = _plans(settings, ids.branch())
     queue = Queue(session.entered)
     reach.shells.news = QueuedShellNews(queue, ids.branch(), session.emit)
+    timetable = await leave.enter_async_context(
+        ClockedTimetable(queue=queue, clock=options.clock, ids=ids.branch(), emit=session.emit)
+    )
+    scheduling = schedule_tools(timetable, attended=options.attended)
+    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *scheduling, *options.tools))
+    reach.desk.listed = listed(settings, reach.workspace, tools, identity)
+    flags = (*options.allowed_tools, *options.disallowed_tools)
     purse = _purse(options, settings, model, record, session)
     bounds = _bounds(options, settings)
     crew = make_crew(
@@ -213,9 +211,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     crew.led_by(agent)
     left = _left_over(options, settings, history, record, ids)
-    if left is not None:
-        purse.carry_started(left.agents)
-        reach.shells.number_from(left.last_shell + 1)
+    _count_on(left, purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -226,6 +222,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         queue=queue,
         crew=crew,
         shells=reach.shells,
+        timetable=timetable,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -243,6 +240,18 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *history.notes,
         ),
         started=started,
+    )
+
+
+def _plans(settings: Settings, ids: Ids) -> Plans:
+    return Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
     )
 
 
@@ -419,6 +428,13 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
+
+
+def _count_on(left: LeftOver | None, purse: Purse, shells: Shells) -> None:
+    """From where an earlier process of the session stood."""
+    if left is not None:
+        purse.carry_started(left.agents)
+        shells.number_from(left.last_shell + 1)
 
 
 def _subagents(history: History) -> Path:

@@ -32,6 +32,7 @@ from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
+from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
 from shoal.workspaces.local import LocalWorkspace
 
@@ -57,8 +58,10 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from; the tools of the crew are added to it."""
+    """`tools` is what agents choose from, but for schedules; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
+    # An agent ends with its job, and a schedule would have nobody to come to.
+    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -66,7 +69,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=tools,
+        tools=theirs,
         workspace=_workspaces(ground),
         bounds=ground.bounds,
         purse=ground.purse,
@@ -95,7 +98,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     known = listing(ground.definitions.all())
     shown_inputs = Shown(background=own.background_agents)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
-        tools[tool.schema.name] = tool
+        tools[tool.schema.name] = theirs[tool.schema.name] = tool
     return crew
 
 

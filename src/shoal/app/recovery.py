@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.left_schedules import LeftSchedules
 from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
@@ -32,6 +33,7 @@ from shoal.runs.crew import notification
 from shoal.runs.endings import last_words
 from shoal.runs.reports import kept
 from shoal.runs.shell_news import shell_item
+from shoal.runs.timetable import LeftSchedule
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
@@ -59,6 +61,7 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """Of commands that ran when the process ended; not in the journal yet."""
     last_shell: int = 0
     """The highest number in a shell's name."""
+    schedules: tuple[LeftSchedule, ...] = ()
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -96,6 +99,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         cut_off=cut_off,
         shells=lost_shells,
         last_shell=reading.shells.last,
+        schedules=reading.schedules.kept,
     )
 
 
@@ -106,6 +110,7 @@ class _Reading:
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
         self.shells = LeftShells()
+        self.schedules = LeftSchedules()
         self._last: dict[AgentId, str] = {}
         self._notified: dict[str, str] = {}
         self._calls: dict[AgentId, int] = {}
@@ -113,6 +118,8 @@ class _Reading:
         self._usage: dict[AgentId, Usage] = {}
 
     def take(self, event: Journaled) -> None:  # noqa: C901 - one case for each kind of event
+        self.shells.take(event)
+        self.schedules.take(event)
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
@@ -141,7 +148,7 @@ class _Reading:
             case RequestSettled(agent=agent, usage=usage) if agent in self.at_work:
                 self._usage[agent] = self._usage.get(agent, Usage()) + usage
             case _:
-                self.shells.take(event)
+                pass
 
     def knows(self, ended: ShellEnded, told: Told) -> bool:
         """Whether the agent of a command was told that it ended."""

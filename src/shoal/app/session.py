@@ -304,6 +304,7 @@ class Session:
             for ended in parts.left_over.shells:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
+            parts.timetable.recover(parts.left_over.schedules)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

@@ -28,6 +28,7 @@ ShoalError
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
 ├── BadCron                       an expression that says no time
+├── ScheduleRefused               a schedule that cannot be kept or found; its text is for the model
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
@@ -169,6 +170,9 @@ class BadCron(ShoalError):
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class ScheduleRefused(ShoalError): ...
 
 
 class BadDefinition(ShoalError):

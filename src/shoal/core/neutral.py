@@ -19,6 +19,7 @@ _TAGS = (
     "agent-message",
     "task-notification",
     "task-reminder",
+    "scheduled-prompt",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
 from shoal.core.agents import Completion, Evidence
 from shoal.core.neutral import neutral
+from shoal.core.schedules import Schedule
 from shoal.core.shells import ShellEnd, ShellFacts
 
 NO_REPORT = "(The agent ended without a report.)"
@@ -110,6 +112,16 @@ def _shell_notice(facts: ShellFacts, status: str, told: str, tail: str) -> str:
         "</task-notification>",
     ]
     return "\n".join(lines)
+
+
+def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
+    """What a schedule brings: the words of the agent that made it, not a person's."""
+    when = datetime.fromtimestamp(due / 1000).astimezone().isoformat(timespec="minutes")
+    end = "\n[This was the last time: the schedule has run out.]" if last else ""
+    return (
+        f"<scheduled-prompt id={quoteattr(schedule.id)} cron={quoteattr(neutral(schedule.cron))} "
+        f"due={quoteattr(when)}>\n{neutral(schedule.prompt)}\n</scheduled-prompt>{end}"
+    )
 
 
 def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:
