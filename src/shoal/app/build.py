@@ -15,6 +15,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
+from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, Plans, make_crew
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
@@ -122,7 +123,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
-    remarks = checked(settings, cwd)
+    remarks, coordinator = checked(settings, cwd), coordinates(options, settings)
     given = given_definitions(options.agents, cwd)
     definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
     ids = Ids(options.seed)
@@ -175,6 +176,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             emit=session.emit,
             turn=lambda: session.turn,
             plans=plans,
+            coordinator=coordinator,
         ),
         tools,
         reach.shells,
@@ -187,10 +189,13 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             cwd=cwd,
             clock=options.clock,
             granted=reach.granted,
-            instead=options.system_prompt,
+            instead=prompt_of_lead(options, coordinator=coordinator),
             also=options.append_system_prompt,
         ),
-        tools=left_of(only(tools, options.available_tools), options.disallowed_tools),
+        tools=left_of(
+            tools_of_lead(only(tools, options.available_tools), coordinator=coordinator),
+            options.disallowed_tools,
+        ),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),

@@ -55,6 +55,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     emit: Callable[[Journaled], None]
     turn: Callable[[], int]
     plans: Plans
+    coordinator: bool = False
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
@@ -84,6 +85,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
+            always_background=ground.coordinator,
+            model_by_call=not ground.coordinator,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -96,7 +99,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents)
+    choice = not ground.coordinator
+    shown_inputs = Shown(background=own.background_agents and choice, model=choice)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
         tools[tool.schema.name] = theirs[tool.schema.name] = tool
     return crew

@@ -148,7 +148,23 @@ def _excepted(host: str, exceptions: str) -> bool:
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-_CHOICES = {"home": _HOMES, "model": _MODELS, "subagent_model": _SUBAGENT_MODELS}
+_COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
+_CHOICES = {
+    "home": _HOMES,
+    "model": _MODELS,
+    "subagent_model": _SUBAGENT_MODELS,
+    "shoal.coordinator": _COORDINATOR,
+}
+_SWITCH = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
@@ -191,7 +207,12 @@ def load_settings(
         permissions=permissions,
         env=_texts(known.env),
         cleanup_period_days=known.cleanup_period_days,
-        own=replace(known.shoal, sandbox=sandbox, unattended_allow=trusted.shoal.unattended_allow),
+        own=replace(
+            known.shoal,
+            sandbox=sandbox,
+            unattended_allow=trusted.shoal.unattended_allow,
+            coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
+        ),
         warnings=(
             *refused,
             *loosened,
@@ -203,6 +224,15 @@ def load_settings(
         widening=trust.widening,
         standing=standing_rules(documents, cwd),
     )
+
+
+def _switched(environ: Mapping[str, str], variables: Sequence[str], *, usual: bool) -> bool:
+    for variable in variables:
+        if value := environ.get(variable):
+            if value.lower() not in _SWITCH:
+                raise SettingsError(f"${variable} is {value!r}: set it to 1 or 0.")
+            return _SWITCH[value.lower()]
+    return usual
 
 
 def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:

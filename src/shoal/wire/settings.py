@@ -95,6 +95,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    coordinator: bool = False
+    """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
