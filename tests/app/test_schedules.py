@@ -9,8 +9,11 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
-from shoal.core.events import AgentStarted, ScheduleEnded, ScheduleMade, SessionStarted
+from shoal.app.left_schedules import LeftSchedules
+from shoal.core.events import AgentStarted, Queued, ScheduleEnded, ScheduleMade, SessionStarted
+from shoal.core.ids import LEAD
 from shoal.core.messages import ToolResult, result_text
+from shoal.core.schedules import Schedule
 from shoal.stores.files.sessions import read_session
 from shoal.testing import FakeClock
 
@@ -129,3 +132,16 @@ async def test_agents_that_end_with_their_job_are_given_no_schedules(tmp_path: P
     (lead,) = [event for event in events if isinstance(event, SessionStarted)]
     (child,) = [event for event in events if isinstance(event, AgentStarted)]
     assert set(lead.tools) - set(child.tools) == {"CronCreate", "CronList", "CronDelete"}
+
+
+def test_a_crash_right_after_a_schedule_came_due_lets_it_come_no_second_time() -> None:
+    left = LeftSchedules()
+    for identity, recurring in (("a", True), ("b", False), ("c", False)):
+        schedule = Schedule(
+            id=identity, agent=LEAD, cron="* * * * *", prompt="p", made=0, recurring=recurring
+        )
+        left.take(ScheduleMade(agent=LEAD, schedule=schedule))
+    for item in ("a@60000", "b@60000", "stranger"):
+        left.take(Queued(agent=LEAD, item=item, by="runtime", text=""))
+    # What was to come once has come; what comes again is known by what may still wait in the queue.
+    assert [(each.schedule.id, each.last_item) for each in left.kept] == [("a", "a@60000"), ("c", "")]

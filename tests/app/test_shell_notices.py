@@ -169,35 +169,31 @@ async def test_a_command_that_waits_for_an_answer_is_told_of_until_it_ends(tmp_p
 KILLED = """
     import asyncio, os, signal, sys
     import shoal
-    from cast import background_of
+    from cast import cast, use
 
-    async def main():
-        model = background_of("sleep 600")
-        session = shoal.open(cwd=sys.argv[1], model=model, skip_permissions=True)
-        async with session:
+    async def main(project, command):
+        call = use("Bash", "b1", command=command, run_in_background=True)
+        model = cast(lead=[call, "started"])
+        async with shoal.open(cwd=project, model=model, skip_permissions=True) as session:
             async for _ in session.run("lead"):
                 pass
+            if command.startswith("exit"):
+                await session.parts.shells.list()[0].ended.wait()
+                while not session.parts.queue.size("lead"):
+                    await asyncio.sleep(0)
             print(session.id, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    asyncio.run(main())
+    asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.spec("QUE-05")
-async def test_a_resumed_session_hears_once_of_the_commands_that_died_with_its_process(
-    tmp_path: Path,
-) -> None:
-    program = dedent(KILLED).replace(
-        "from cast import background_of",
-        "from cast import cast, use\n"
-        "def background_of(command):\n"
-        "    return cast(lead=[use('Bash', 'b1', command=command, run_in_background=True), 'started'])\n",
-    )
+async def killed_with(tmp_path: Path, command: str) -> str:
+    """A session whose process was killed while it had this command, and before its lead heard more of it."""
     path = os.pathsep.join([str(Path(__file__).parents[1] / "plugins"), *sys.path])
     ran = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", program, str(tmp_path)],
+        [sys.executable, "-c", dedent(KILLED), str(tmp_path), command],
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -205,7 +201,27 @@ async def test_a_resumed_session_hears_once_of_the_commands_that_died_with_its_p
         timeout=60,
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
-    identity = ran.stdout.strip()
+    return ran.stdout.strip()
+
+
+@pytest.mark.spec("QUE-05")
+async def test_an_end_that_was_not_told_before_a_crash_is_told_once_after_it(tmp_path: Path) -> None:
+    identity = await killed_with(tmp_path, "exit 7")
+    for expected in (1, 0):
+        async with opened(tmp_path, cast(lead=["heard"]), resume=identity) as session:
+            turn = await session.next_turn()
+            assert (turn is not None) is bool(expected)
+            if turn is not None:
+                await drained(turn)
+            (notice,) = notices(session)
+            assert "failed (exit code 7)" in notice
+
+
+@pytest.mark.spec("QUE-05")
+async def test_a_resumed_session_hears_once_of_the_commands_that_died_with_its_process(
+    tmp_path: Path,
+) -> None:
+    identity = await killed_with(tmp_path, "sleep 600")
     model = cast(lead=["", "", "heard", background("sleep 600"), "two"])
     async with opened(tmp_path, model, resume=identity) as session:
         turn = await session.next_turn()
