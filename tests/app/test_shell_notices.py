@@ -134,6 +134,7 @@ async def test_a_command_that_its_agent_ended_is_not_told_and_one_a_person_ended
     async with opened(tmp_path, model) as session:
         await drained(session.run("lead"))
         assert await session.next_turn() is None
+        assert not notices(session)
     gate = Gate()
     model = cast(
         lead=[[agent("child", "c1", run_in_background=True), background("sleep 60")], "both run", "heard"],
