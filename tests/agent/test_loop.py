@@ -10,6 +10,7 @@ import pytest
 from rig import Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
+from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
 from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
 from shoal.core.errors import BudgetError, StoreError
@@ -30,6 +31,7 @@ from shoal.core.identity import current_identity
 from shoal.core.messages import MALFORMED, Message, Text, ToolResult, ToolUse, result_text
 from shoal.core.questions import Allowed, Denied
 from shoal.core.requests import Hear, Reply, Request, Retrying, Sent, TextDelta
+from shoal.core.sandbox import Confines
 from shoal.core.tools import Site
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
@@ -68,6 +70,24 @@ async def test_the_model_is_asked_again_until_it_makes_no_calls() -> None:
         ToolStarted,
         ToolFinished,
     ] * 2
+
+
+async def test_tools_reach_what_the_agent_was_given_and_its_own_sandbox_too() -> None:
+    seen: list[Site] = []
+
+    @tool(reads_only=True)
+    async def look(site: Site) -> str:
+        """Look around."""
+        seen.append(site)
+        return "seen"
+
+    made = rig([call("look"), "done"], tools=[look])
+    own = ChosenSandbox(Wish(), confines=lambda: Confines(writable=()), kinds=(), note=print)
+    made.agent.surroundings = msgspec.structs.replace(made.agent.surroundings, sandbox=own)
+    await made.run()
+    (site,) = seen
+    assert site.sandbox is own
+    assert site.workspace is made.agent.surroundings.workspace
 
 
 @pytest.mark.spec("RUN-02")

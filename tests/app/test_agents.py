@@ -524,3 +524,55 @@ async def test_a_definition_decides_which_tools_there_are_and_which_calls_may_ru
     assert "the rule Bash(echo secret:*) (its definition) forbids it" in secret
     assert "There is no tool named 'Glob'" in glob
     assert only(AgentStarted, recorded(session)).tools == ("Read", "Bash")
+
+
+@pytest.mark.spec("USR-24")
+@pytest.mark.parametrize("mends", [True, False])
+async def test_work_with_an_acceptance_command_is_done_only_when_the_runtime_saw_it_pass(
+    tmp_path: Path, mends: bool
+) -> None:
+    agents = {
+        "careful": {
+            "description": "d",
+            "prompt": "p",
+            "acceptance": "test -e done.txt || (echo missing; exit 4)",
+        }
+    }
+    told: list[str] = []
+
+    def second(request: Request) -> Any:
+        told.append(request.messages[-1].text)
+        return use("Write", file_path="done.txt", content="") if mends else "I insist"
+
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="careful"), "end"],
+        child=["it is done", second, "now it is", "now it is"],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    done = only(AgentEnded, recorded(session)).completion
+    assert "ended with 4" in told[0]
+    assert "missing" in told[0]
+    assert done.status == ("completed" if mends else "failed")
+    assert done.evidence.acceptance is not None
+    assert done.evidence.acceptance.exit_code == (0 if mends else 4)
+
+
+@pytest.mark.spec("USR-24")
+async def test_a_task_with_an_acceptance_command_is_completed_only_when_it_passes(tmp_path: Path) -> None:
+    accepted = {"acceptance": "test -e made.txt"}
+    model = cast(
+        lead=[
+            use("TaskCreate", "1", subject="make it", description="d", metadata=accepted),
+            use("TaskUpdate", "2", taskId="1", status="completed"),
+            use("Write", "3", file_path="made.txt", content=""),
+            use("TaskUpdate", "4", taskId="1", status="completed"),
+            "end",
+        ]
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        _, early, _, late = results(session.agent.conversation.messages)
+    assert early.is_error
+    assert "its acceptance command `test -e made.txt` ended with 1" in result_text(early)
+    assert not late.is_error

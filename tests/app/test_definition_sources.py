@@ -136,6 +136,12 @@ def test_a_file_with_json_can_be_given_too(place: Place):
         place.definitions("nothing.json")
 
 
+def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a change is the system's to set, so the clock goes on instead."""
+    then = path.stat().st_ctime_ns + 10_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: then)
+
+
 def change(path: Path) -> None:
     path.write_text(text("a", "changed"))
 
@@ -152,9 +158,14 @@ def same_size_and_time(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+@pytest.mark.parametrize("long_ago", [True, False])
 @pytest.mark.parametrize("how", [change, replace, same_size_and_time])
-def test_a_changed_file_is_seen_at_the_next_question(place: Place, how: Callable[[Path], None]):
+def test_a_changed_file_is_seen_at_the_next_question(
+    place: Place, how: Callable[[Path], None], long_ago: bool, monkeypatch: pytest.MonkeyPatch
+):
     path = place.write(place.near, "a.md", text("a"))
+    if long_ago:
+        later(path, monkeypatch)
     definitions = place.definitions()
     before = definitions.find("a")
     how(path)
@@ -180,12 +191,23 @@ def test_new_and_removed_files_and_directories_are_seen_at_the_next_question(pla
 def test_what_has_settled_is_not_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
     path = place.write(place.near, "a.md", text("a"))
     folder = Folder(place.near, "project")
-    # The time of a change is the system's to set, so the clock goes on instead.
-    monkeypatch.setattr("time.time_ns", lambda: path.stat().st_ctime_ns + 1_000_000_000)
+    later(path, monkeypatch)
     assert folder.look()
     (first,) = folder.found
     assert not folder.look()
     assert folder.found[0] is first
+
+
+def test_what_was_written_just_now_is_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
+    """A second change within one tick of the file system's clock leaves the same time behind."""
+    path = place.write(place.near, "a.md", text("a"))
+    now = path.stat().st_ctime_ns
+    monkeypatch.setattr("time.time_ns", lambda: now)
+    folder = Folder(place.near, "project")
+    folder.look()
+    (first,) = folder.found
+    assert not folder.look()
+    assert folder.found[0] is not first
 
 
 def test_of_two_files_with_one_name_the_first_by_path_wins_and_both_are_named(place: Place):

@@ -149,7 +149,7 @@ async def test_a_command_that_its_agent_ended_is_not_told_and_one_a_person_ended
         turn = await session.next_turn()
         assert turn is not None
         await drained(turn)
-        assert sorted("a person stopped it" in notice for notice in notices(session)) == [True, True]
+        assert sorted("it was stopped by the person" in notice for notice in notices(session)) == [True, True]
         assert not (await session.stop_all()).agents
 
 
@@ -163,7 +163,7 @@ async def test_a_command_that_waits_for_an_answer_is_told_of_until_it_ends(tmp_p
         assert "seems to wait for an answer" in str(waiting(session).content)
         await session.stop_all()
         # What is over does not wait for anything.
-        assert "a person stopped it" in str(waiting(session).content)
+        assert "it was stopped by the person" in str(waiting(session).content)
         assert session.parts.queue.size(LEAD) == 1
 
 

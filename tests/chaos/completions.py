@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -38,12 +39,11 @@ def run(place: Path, wanted: int, say: Callable[[str], None], *, seed: int = 1, 
     killed = 0
     while True:
         lead = _started(home, project, session, wanted)
-        limit = rng.uniform(0.3, 2.0) if killed < kills else 600
-        try:
-            status = lead.wait(timeout=limit)
-        except subprocess.TimeoutExpired:
+        if killed < kills and _past(lead, rng.randint(1, 4)):
+            time.sleep(rng.uniform(0, 0.05))
             lead.kill()
-            lead.wait()
+        status = lead.wait(timeout=600)
+        if status == -signal.SIGKILL:
             killed += 1
             if killed % 20 == 0:
                 say(f"{killed} kills, {counted(home, session, killed, began).ended} agents ended")
@@ -58,9 +58,16 @@ def _started(home: Path, project: Path, session: str, wanted: int) -> subprocess
         [sys.executable, "-m", "tests.chaos.lead", str(project), session, str(wanted)],
         cwd=_ROOT,
         env={**os.environ, "SHOAL_HOME": str(home), "PYTHONPATH": f"{_ROOT}/src"},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def _past(lead: subprocess.Popen[str], turns: int) -> bool:
+    """Whether it began so many turns; False where it ended before."""
+    assert lead.stdout is not None
+    return all(lead.stdout.readline() for _ in range(turns))
 
 
 def counted(home: Path, session: str, killed: int, began: float) -> Tally:

@@ -44,6 +44,8 @@ async def work(project: Path, session: str, wanted: int) -> None:
     ) as lead:
         turn = await lead.next_turn()
         while turn is not None or len(lead.parts.crew.agents()) < wanted:
+            sys.stdout.write("turn\n")
+            sys.stdout.flush()
             async for _ in turn or lead.run("start more"):
                 pass
             turn = await lead.next_turn()

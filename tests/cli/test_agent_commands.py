@@ -52,7 +52,9 @@ async def test_agents_are_listed_with_where_they_come_from(shoal: Program, file:
         "source": {"kind": "project", "path": str(file)},
     }
     assert found["Explore"]["source"]["kind"] == "builtin"
-    assert len(found["general-purpose"]["tools"]) > 15
+    assert {"Bash", "ExitPlanMode", "TaskCreate", "Agent", "SendMessage"} < {
+        *found["general-purpose"]["tools"]
+    }
     lines = (await shoal("agents", "ls")).text.splitlines()
     assert lines[0].split() == ["NAME", "MODEL", "TOOLS", "SOURCE", "DESCRIPTION"]
     assert lines[1].split() == ["reviewer", "sonnet", "2", "project", "Looks", "at", "changes"]
@@ -78,6 +80,13 @@ async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: Program,
     assert f"project, {file}" in ran.text
     assert "Read, Bash  (line 4)" in ran.text
     assert ran.text.endswith("\n\nYou review changes.\n")
+
+
+async def test_looking_at_agents_leaves_nothing_behind(shoal: Program, file: Path, home: Path) -> None:
+    await shoal("agents", "show", "reviewer")
+    await shoal("agents", "validate")
+    assert list(home.iterdir()) == []
+    assert [path.name for path in file.parents[2].iterdir()] == [".claude"]
 
 
 async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: Program, file: Path) -> None:

@@ -65,5 +65,5 @@ async def test_a_coordinator_is_asked_for_by_a_flag(shoal: Program) -> None:
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--coordinator")
     assert ran.code == 0
     tools = ran.lines[0]["tools"]
-    assert "Agent" in tools
+    assert "SendMessage" in tools
     assert not {"Bash", "Read", "Edit", "CronCreate"} & set(tools)

@@ -44,6 +44,7 @@ from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 
@@ -284,7 +285,7 @@ def test_the_live_line_says_what_is_done_and_what_it_took_within_its_width() -> 
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
     stream = io.StringIO()
-    progress = progress_for(stream, SystemClock())
+    progress = progress_for(stream, SystemClock(), Standings())
     for event in (
         heard("words are not progress"),
         started("a", "Bash", "make\nall"),
@@ -307,8 +308,9 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_telling import started
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli.progress import progress_for
+from shoal.surfaces.cli.standing import Standings
 async def main():
-    progress = progress_for(sys.stderr, SystemClock())
+    progress = progress_for(sys.stderr, SystemClock(), Standings())
     for number in range(2000):
         progress.hear(started("a", "Bash", f"step {{number}}"))
     enough = asyncio.Event()

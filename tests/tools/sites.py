@@ -14,6 +14,7 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids, SessionId
 from shoal.core.questions import Answer, Denied, Question
+from shoal.core.sandbox import Sandbox
 from shoal.core.shells import ShellEnd, ShellFacts, Unheard
 from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.bash import shell_tools
@@ -75,6 +76,7 @@ class Workbench:
         self.workspace = LocalWorkspace(self.project)
         self.processes = processes
         self.desk = AnsweringDesk()
+        self.sandbox: Sandbox | None = None
         self.clock = clock
         self.ids = Ids(1)
         self.env = env
@@ -105,6 +107,7 @@ class Workbench:
             ids=self.ids,
             progress=self._progress,
             env=self.env,
+            sandbox=self.sandbox,
         )
 
     async def call(self, tool: str, **arguments: Any) -> Outcome:

@@ -126,6 +126,13 @@ def test_text_that_yaml_does_not_take_is_read_as_it_stands_and_remarked_on(writt
     assert "quotes" in found.remarks[0].text
 
 
+@pytest.mark.parametrize("text", ["Use it: often", "often:", "a:\tb: c"])
+def test_a_colon_is_remarked_on_where_all_else_is_simple(text: str):
+    found = page(f"name: a\ndescription: {text}")
+    assert found.entries[1].value == text
+    assert [remark.key for remark in found.remarks] == ["description"]
+
+
 def test_a_bare_star_is_a_star():
     assert values("name: a\ntools: *\ncolor: red") == {"name": "a", "tools": "*", "color": "red"}
 

@@ -26,6 +26,7 @@ from shoal.core.messages import (
 )
 from shoal.core.ports import Desk, Inlet, Model, Permissions, Processes, Results, Workspace
 from shoal.core.requests import Request, ToolSchema
+from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Tool
 
 Tell: TypeAlias = Callable[[Event], Awaitable[None]]
@@ -45,6 +46,8 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     desk: Desk
     results: Results
     env: Mapping[str, str]
+    sandbox: Sandbox | None = None
+    """Of this agent alone, as in a worktree; None is that of the session."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):

@@ -47,6 +47,14 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
                 await _enter(agent, call, await task)
 
 
+async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
+    """Make a call for the agent that is not its own: with its authority, and not in its conversation."""
+    permitted = await _permitted(agent, call, tool)
+    if isinstance(permitted, Outcome):
+        return permitted
+    return await _guarded(tool, permitted, _site(agent, permitted, (permitted,)))
+
+
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     def beside(call: ToolUse) -> bool:
         tool = _named(agent, call.name)
@@ -179,6 +187,7 @@ def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
         progress=progress,
         env=around.env,
         unreadable=partial(agent.permissions.unreadable, call.name),
+        sandbox=around.sandbox,
     )
 
 

@@ -12,11 +12,7 @@ from msgspec.structs import replace
 
 from shoal.app import permissions_view
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
-from shoal.app.settings import Settings
-from shoal.app.toolbox import all_tools
-from shoal.core.clock import SystemClock
 from shoal.core.definitions import INHERIT, Definition, Toolset, tool_names
-from shoal.core.ids import Ids
 from shoal.policy.authority import narrowed
 
 _DEFAULT = "default"
@@ -31,14 +27,22 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class AgentsView:
-    def __init__(self, cwd: Path, *, settings: str | None = None, agents: str | None = None) -> None:
-        """Raises `SettingsError`, or `BadDefinition` for the `agents` given."""
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        offered: Sequence[str],
+        settings: str | None = None,
+        agents: str | None = None,
+    ) -> None:
+        """`offered` are the tools to choose from. Raises `SettingsError`, or `BadDefinition` for the `agents`
+        given."""
         self.cwd = cwd.resolve()
+        self.offered = tuple(offered)
         self.settings = permissions_view.load(self.cwd, given=settings)
         self.definitions: Definitions = definitions_for(
             cwd=self.cwd, home=self.settings.home, given=given_definitions(agents, self.cwd)
         )
-        self.offered = _offered(self.settings, self.cwd)
 
     def tools(self, definition: Definition) -> Toolset:
         return tool_names(definition, self.offered)
@@ -118,29 +122,12 @@ _SHOWN = {
 }
 
 
-def _offered(settings: Settings, cwd: Path) -> tuple[str, ...]:
-    """The names of the tools that a session would have; nothing is started for them."""
-    from shoal.app.record import AgentsRecord
-    from shoal.backends.processes import GuardedProcesses
-    from shoal.stores.files.places import write_whole
-    from shoal.tools.plan import Planning, plan_tools
-    from shoal.tools.shells import Shells
+async def offered_tools(cwd: Path, settings: str | None = None) -> tuple[str, ...]:
+    """The names of the tools that a session has from which agents get theirs. It keeps and asks nothing."""
+    from shoal.app.options import Options
+    from shoal.app.session import Session
+    from shoal.models.scripted import ScriptedModel
 
-    clock, ids = SystemClock(), Ids()
-    shells = Shells(
-        processes=GuardedProcesses(clock),
-        clock=clock,
-        ids=ids,
-        home=settings.home,
-        env=settings.tool_environment,
-        note=lambda _: None,
-    )
-    planning = Planning(
-        permissions_view.engine(settings, cwd),
-        directory=settings.home / "plans",
-        ids=ids,
-        approver=lambda: settings.own.plan_approver,
-        write=write_whole,
-    )
-    record = AgentsRecord(settings.home, clock=clock, ids=ids)
-    return tuple(all_tools(shells, record, plan_tools(lambda _: planning)))
+    options = Options(cwd=cwd, model=ScriptedModel([]), settings=settings, persist=False)
+    async with Session(options) as session:
+        return tuple(session.agent.tools)

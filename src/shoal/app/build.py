@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,26 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
+from shoal.app.acceptance import Acceptance
+from shoal.app.arriving import fed_queue
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
 from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
-from shoal.app.crewing import Ground, Plans, make_crew
+from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep_answer
 from shoal.app.live_settings import LiveSettings
+from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
+from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
@@ -42,6 +47,7 @@ from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
+from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
 from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
@@ -49,14 +55,12 @@ from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
 from shoal.runs.queue import Queue
-from shoal.runs.shell_news import QueuedShellNews
 from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
-from shoal.tools.plan import Planning, plan_tools
+from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
@@ -148,14 +152,16 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    plans = _plans(settings, ids.branch())
-    queue = Queue(session.entered)
-    reach.shells.news = QueuedShellNews(queue, ids.branch(), session.emit)
-    timetable = await leave.enter_async_context(
-        ClockedTimetable(queue=queue, clock=options.clock, ids=ids.branch(), emit=session.emit)
+    plans = plans_in(settings, ids.branch())
+    queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
+    tools: dict[str, Tool] = {}
+    acceptance = Acceptance(tools, plans.agent)
+    tools |= all_tools(
+        reach.shells,
+        between,
+        (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
+        acceptance.of_task,
     )
-    scheduling = schedule_tools(timetable, attended=options.attended)
-    tools = all_tools(reach.shells, between, (*plan_tools(plans.of), *scheduling, *options.tools))
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     purse = _purse(options, settings, model, record, session)
@@ -174,9 +180,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            turn=lambda: session.turn,
+            housing=_housing(options, settings, record, session, leave),
             plans=plans,
             coordinator=coordinator,
+            acceptance=acceptance,
         ),
         tools,
         reach.shells,
@@ -192,10 +199,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             instead=prompt_of_lead(options, coordinator=coordinator),
             also=options.append_system_prompt,
         ),
-        tools=left_of(
-            tools_of_lead(only(tools, options.available_tools), coordinator=coordinator),
-            options.disallowed_tools,
-        ),
+        tools=tools_of_lead(options, tools, coordinator=coordinator),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -216,7 +220,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     crew.led_by(agent)
     left = _left_over(options, settings, history, record, ids)
-    _count_on(left, purse, reach.shells)
+    if left is not None:
+        left.count_on(purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -245,18 +250,6 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *history.notes,
         ),
         started=started,
-    )
-
-
-def _plans(settings: Settings, ids: Ids) -> Plans:
-    return Plans(
-        lambda permissions: Planning(
-            permissions,
-            directory=settings.home / "plans",
-            ids=ids,
-            approver=lambda: settings.own.plan_approver,
-            write=write_whole,
-        )
     )
 
 
@@ -419,6 +412,21 @@ def _between_agents(
     return between
 
 
+def _housing(
+    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+) -> Housing:
+    housing = Housing(
+        settings,
+        record.directory,
+        options.clock,
+        emit=session.emit,
+        note=session.note,
+        turn=lambda: session.turn,
+    )
+    leave.callback(housing.close)
+    return housing
+
+
 def _left_over(
     options: Options, settings: Settings, history: History, record: _Record, ids: Ids
 ) -> LeftOver | None:
@@ -433,13 +441,6 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
-
-
-def _count_on(left: LeftOver | None, purse: Purse, shells: Shells) -> None:
-    """From where an earlier process of the session stood."""
-    if left is not None:
-        purse.carry_started(left.agents)
-        shells.number_from(left.last_shell + 1)
 
 
 def _subagents(history: History) -> Path:
@@ -485,7 +486,7 @@ async def _control(
     return await leave.enter_async_context(
         ControlServer(
             record.directory / "control.sock",
-            handle=session.obey,
+            handle=partial(obey, session),
             steer=lambda message: session.steer(message.text),
             position=record.journal.position,
         )

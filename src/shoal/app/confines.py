@@ -8,20 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shoal.app.precious import CREDENTIALS, START_UP
 from shoal.app.settings import Settings
 from shoal.backends.sandbox.choosing import WAY_OUT, ChosenSandbox, Wish, found_among, kinds_here
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.sandbox import Confines
 from shoal.tools.environment import is_provider_secret
 from shoal.wire.settings import SandboxSettings
 from shoal.workspaces.local import LocalWorkspace
 from shoal.workspaces.repository import kept_of_git, writable_of_git
+from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.machine import State
 
 _PROJECT_AUTHORITY = (".claude", ".mcp.json")
+WEAKER = (
+    "Or accept that rules alone judge them, and that a command which is allowed can leave the worktree: "
+    '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
+)
 _DOORS = (".X11-unix", ".ICE-unix")
 
 
@@ -83,6 +90,56 @@ def confines(
     )
 
 
+async def worktree_sandbox(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    note: Callable[[str], None],
+    withheld: Callable[[], Sequence[Path]] = tuple,
+) -> ChosenSandbox:
+    """For the commands of an agent in a worktree, which it holds in there; the rest as for `sandbox`.
+
+    Raises `WorktreeError` where nothing can, unless the settings allow the weaker guard: then rules judge
+    commands, as they do without a sandbox, and only the file tools are held to the worktree.
+    """
+    wanted, weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
+    chosen = ChosenSandbox(
+        Wish(
+            enabled=bool(wanted.enabled), insists=not weak or _insists(wanted), auto_allow=wanted.auto_allow
+        ),
+        confines=lambda: worktree_confines(settings, worktree, workspace, record, withheld()),
+        kinds=kinds_here(settings.environ.get("PATH", os.defpath)),
+        note=note,
+    )
+    await chosen.ready()
+    if not chosen.holds and not weak:
+        raise WorktreeError(
+            f"The commands of an agent in a worktree need a sandbox that holds them there: {chosen.trouble}. "
+            f"{WEAKER}"
+        )
+    return chosen
+
+
+def worktree_confines(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    record: Path,
+    withheld: Sequence[Path] = (),
+) -> Confines:
+    """The worktree and what a commit in it writes; the lead's checkout and its repository are sealed."""
+    usual = confines(settings, settings.tool_environment, workspace, record, withheld)
+    sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
+    beside = [path for path in usual.writable if not _inside(Path(os.path.realpath(path)), sealed)]
+    return replace(
+        usual,
+        writable=(*beside, *worktree.writable),
+        kept=(*usual.kept, *worktree.kept, *(worktree.path / name for name in _PROJECT_AUTHORITY)),
+        sealed=sealed,
+    )
+
+
 def examined(settings: Settings) -> tuple[State, str, str]:
     """For the doctor: how it stands, what holds or why not, and what to do."""
     wanted = settings.own.sandbox
@@ -126,6 +183,10 @@ def checked(settings: Settings, cwd: Path) -> list[str]:
         if not path.exists():
             notes.append(f"shoal.sandbox.hidden: {path} does not exist. It is hidden once it does.")
     return notes
+
+
+def _inside(path: Path, places: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
 
 
 def _insists(wanted: SandboxSettings) -> bool:

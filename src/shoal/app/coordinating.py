@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.resources import files
 
 from shoal.app.options import Options
 from shoal.app.settings import Settings
+from shoal.app.toolbox import left_of, only
 from shoal.core.errors import SettingsError
 from shoal.core.tools import Tool
 
@@ -27,8 +27,10 @@ def coordinates(options: Options, settings: Settings) -> bool:
     return wanted
 
 
-def tools_of_lead(tools: Mapping[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
-    return {name: tool for name, tool in tools.items() if not coordinator or name in COORDINATOR_TOOLS}
+def tools_of_lead(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
+    """Raises `SettingsError` for a name that no tool has."""
+    given = left_of(only(tools, options.available_tools), options.disallowed_tools)
+    return {name: tool for name, tool in given.items() if not coordinator or name in COORDINATOR_TOOLS}
 
 
 def prompt_of_lead(options: Options, *, coordinator: bool) -> str | None:

@@ -9,17 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
+from shoal.app.quarters import Housing
 from shoal.app.settings import Settings
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
 from shoal.core.definitions import Definition
-from shoal.core.events import Event, FileChanged, Journaled
-from shoal.core.filenames import shown
+from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Model
@@ -27,14 +28,13 @@ from shoal.core.tools import Tool
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
-from shoal.runs.witness import Witness
+from shoal.stores.files.places import write_whole
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
-from shoal.workspaces.local import LocalWorkspace
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -53,8 +53,9 @@ class Ground(Struct, frozen=True, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     tell: Callable[[Event], Awaitable[None]]
     emit: Callable[[Journaled], None]
-    turn: Callable[[], int]
+    housing: Housing
     plans: Plans
+    acceptance: Acceptance
     coordinator: bool = False
 
 
@@ -71,10 +72,11 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=theirs,
-        workspace=_workspaces(ground),
+        housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
         queue=ground.queue,
+        accept=ground.acceptance.run,
         left=_cleared(ground, shells),
         tell=ground.tell,
         clock=options.clock,
@@ -114,16 +116,32 @@ class Plans:
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
 
+    def agent(self, agent: AgentId) -> Agent:
+        """One at work."""
+        assert self.crew is not None
+        return self.crew.agent(agent)
+
     def of(self, agent: Identity) -> Planning:
         if agent.agent not in self._of:
-            assert self.crew is not None
-            permissions = self.crew.agent(agent.agent).permissions
+            permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             self._of[agent.agent] = self._make(permissions)
         return self._of[agent.agent]
 
     def forget(self, agent: AgentId) -> None:
         self._of.pop(agent, None)
+
+
+def plans_in(settings: Settings, ids: Ids) -> Plans:
+    return Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
+    )
 
 
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
@@ -146,21 +164,3 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
         return chosen[name]
 
     return model
-
-
-def _workspaces(ground: Ground) -> Callable[[Agent, AgentId, Witness], LocalWorkspace]:
-    """Agents that share the files of their parent have a view of their own of what they have read."""
-
-    def workspace(parent: Agent, agent: AgentId, witness: Witness) -> LocalWorkspace:
-        theirs = parent.surroundings.workspace
-        assert isinstance(theirs, LocalWorkspace)
-
-        def changed(turn: int, path: Path) -> None:
-            witness.changed(shown(path))
-            ground.emit(FileChanged(agent=agent, turn=turn, path=shown(path)))
-
-        own = theirs.beside(changed)
-        own.begin_turn(ground.turn())
-        return own
-
-    return workspace

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.app.quarters import Housing, Quarters
 from shoal.core.accounts import Account
-from shoal.core.agents import Order, Resolved
+from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock
@@ -38,7 +39,7 @@ from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.outfit import Newcomer, Outfit
+from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember
@@ -65,15 +66,27 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
-    workspace: Callable[[Agent, AgentId, Witness], LocalWorkspace]
+    housing: Housing
     bounds: Bounds
     purse: Purse
     queue: Queue
+    accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
+    """Runs an acceptance command for an agent."""
     left: Callable[[AgentId], Awaitable[None]]
     """Told when an agent has ended, so that nothing of it is left."""
     tell: Tell
     clock: Clock
     ids: Ids
+
+
+class _Wanted(Struct, frozen=True, kw_only=True):
+    """What an order comes down to, before anything is made for it."""
+
+    order: Order
+    definition: Definition
+    toolset: Toolset
+    bounds: Bounds
+    model: Model
 
 
 class _Plan(Struct, kw_only=True):
@@ -84,7 +97,7 @@ class _Plan(Struct, kw_only=True):
     facts: Remembered
     toolset: Toolset
     model: Model
-    workspace: LocalWorkspace
+    quarters: Quarters
     bounds: Bounds
     transcript: Transcript
     conversation: Conversation
@@ -103,32 +116,45 @@ class Outfitting:
         return Witness(self.output(agent), self._stock.tell)
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
-        stock, parent = self._stock, newcomer.parent
+        parent = newcomer.parent
         definition = self._definition(order.kind or "")
         if (refused := _authority(parent).refusal_to_start(definition.name)) is not None:
             raise AgentRefused(f"The agent {definition.name} was not started: {refused.reason}")
         _refuse_what_is_not_there(definition, order)
-        toolset = self._toolset(definition)
-        bounds = _bounds(stock.bounds, definition, order)
-        model = await self._model(parent, order, definition)
-        workspace = stock.workspace(parent, newcomer.agent, newcomer.witness)
-        _move(workspace, order.cwd)
-        authority = _authority(parent)
-        mode = narrowed(
-            authority.mode,
-            definition.permission_mode,
-            person_configured=definition.source.trusted,
-            may_skip=authority.may_skip,
+        wanted = _Wanted(
+            order=order,
+            definition=definition,
+            toolset=self._toolset(definition),
+            bounds=_bounds(self._stock.bounds, definition, order),
+            model=await self._model(parent, order, definition),
         )
+        quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
+        try:
+            return self._housed(wanted, newcomer, quarters)
+        except BaseException:
+            await quarters.finish()
+            raise
+
+    def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
+        stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
+        workspace, authority = quarters.workspace, _authority(parent)
+        _move(workspace, order.cwd)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=model.card.id,
-            mode=mode,
+            model=wanted.model.card.id,
+            mode=narrowed(
+                authority.mode,
+                definition.permission_mode,
+                person_configured=definition.source.trusted,
+                may_skip=authority.may_skip,
+            ),
             system=stock.system(definition.prompt, workspace.cwd),
-            tools=toolset.names,
+            tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
+            isolation=order.isolation or definition.isolation,
+            worktree=quarters.name,
             parent=parent.identity.agent,
             call=newcomer.call,
             depth=parent.identity.depth + 1,
@@ -140,18 +166,19 @@ class Outfitting:
             newcomer=newcomer,
             definition=definition,
             facts=facts,
-            toolset=toolset,
-            model=model,
-            workspace=workspace,
-            bounds=bounds,
+            toolset=wanted.toolset,
+            model=wanted.model,
+            quarters=quarters,
+            bounds=wanted.bounds,
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
+        outfit = self._outfit(plan, _prompt(definition, order, quarters.told))
         if stock.subagents is None:
             self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
         else:
             remember(self._path(stock.subagents, newcomer.agent), facts)
-        return self._outfit(plan, _prompt(definition, order))
+        return outfit
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         stock = self._stock
@@ -162,20 +189,25 @@ class Outfitting:
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
             toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
-        workspace = stock.workspace(newcomer.parent, newcomer.agent, newcomer.witness)
+        quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
+        workspace = quarters.workspace
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
             facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
-            workspace=workspace,
+            quarters=quarters,
             bounds=_bounds(stock.bounds, definition, order),
             transcript=transcript,
             conversation=conversation,
         )
         outfit = self._outfit(plan, None)
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
+
+    async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
+        housing = self._stock.housing
+        return await housing.apart(newcomer, again) if isolation else housing.beside(newcomer)
 
     def _definition(self, kind: str) -> Definition:
         try:
@@ -220,18 +252,14 @@ class Outfitting:
             tools={name: stock.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
-                workspace=plan.workspace,
+                workspace=plan.quarters.workspace,
                 processes=around.processes,
                 desk=around.desk,
                 results=around.results,
                 env=around.env,
+                sandbox=plan.quarters.sandbox,
             ),
-            permissions=_authority(parent).child(
-                plan.workspace,
-                mode=_mode(facts.mode),
-                only=(plan.definition.tools or ()) if plan.toolset.only else (),
-                never=plan.toolset.never,
-            ),
+            permissions=_permissions(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -253,9 +281,10 @@ class Outfitting:
     def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)
 
-        async def finish() -> None:
+        async def finish() -> KeptWork | None:
             plan.transcript.close()
             await self._stock.left(plan.newcomer.agent)
+            return await plan.quarters.finish()
 
         return Outfit(
             agent=agent,
@@ -283,11 +312,26 @@ class Outfitting:
                 cwd=facts.cwd,
                 source=str(plan.definition.source),
                 start_tokens=agent.context_tokens,
+                worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
+                notes=plan.quarters.notes,
             ),
             prompt=prompt,
             one_shot=plan.definition.one_shot,
+            check=self._check(plan.definition.acceptance, agent, plan.newcomer.witness),
+            commits=plan.quarters.commits,
             finish=finish,
         )
+
+    def _check(self, command: str | None, agent: Agent, witness: Witness) -> Check | None:
+        if command is None:
+            return None
+
+        async def check() -> tuple[Ran, str]:
+            ran, wrote = await self._stock.accept(command, agent)
+            witness.write(f"[acceptance: {command}: {ran.exit_code}]\n{wrote}\n")
+            return ran, wrote
+
+        return check
 
     def _path(self, directory: Path, agent: AgentId) -> Path:
         return directory / f"agent-{agent}.jsonl"
@@ -334,6 +378,22 @@ def _authority(agent: Agent) -> RulePermissions:
     return agent.permissions
 
 
+def _permissions(plan: _Plan) -> RulePermissions:
+    quarters, toolset = plan.quarters, plan.toolset
+    permissions = _authority(plan.newcomer.parent).child(
+        quarters.workspace,
+        mode=_mode(plan.facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only else (),
+        never=toolset.never,
+        confined=quarters.main,
+    )
+    if quarters.secluded is not None and quarters.sandbox is not None:
+        sandbox = quarters.sandbox
+        quarters.secluded.paths = permissions.denied_paths
+        permissions.sandboxed = lambda _: sandbox.vouches
+    return permissions
+
+
 def _mode(name: str) -> Mode:
     modes: tuple[Mode, ...] = get_args(Mode)
     return next((mode for mode in modes if mode == name), "default")
@@ -360,9 +420,9 @@ def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
         raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
 
 
-def _prompt(definition: Definition, order: Order) -> Message:
-    first = (Text(text=definition.initial_prompt),) if definition.initial_prompt else ()
-    return Message(role="user", content=(*first, Text(text=order.prompt)))
+def _prompt(definition: Definition, order: Order, told: str) -> Message:
+    texts = (definition.initial_prompt, told, order.prompt)
+    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
 
 
 def _bounds(usual: Bounds, definition: Definition, order: Order) -> Bounds:

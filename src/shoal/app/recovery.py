@@ -11,6 +11,7 @@ from shoal.app.left_schedules import LeftSchedules
 from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
+from shoal.core.budget import Purse
 from shoal.core.errors import StoreError
 from shoal.core.events import (
     AgentEnded,
@@ -37,6 +38,7 @@ from shoal.runs.timetable import LeftSchedule
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
+from shoal.tools.shells import Shells
 
 CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
 
@@ -62,6 +64,11 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     last_shell: int = 0
     """The highest number in a shell's name."""
     schedules: tuple[LeftSchedule, ...] = ()
+
+    def count_on(self, purse: Purse, shells: Shells) -> None:
+        """Let agents and commands be counted on from there."""
+        purse.carry_started(self.agents)
+        shells.number_from(self.last_shell + 1)
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -181,7 +188,7 @@ class _Reading:
             call=started.call,
             background=True,
             text=report.shown,
-            detail=CUT_OFF,
+            detail=f"{CUT_OFF}; its worktree is {started.cwd}" if started.isolation else CUT_OFF,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from shoal.agent import compaction
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
-from shoal.core.agents import Glimpse
+from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
@@ -32,11 +32,11 @@ from shoal.core.events import (
     Withdrawn,
 )
 from shoal.core.identity import assume
-from shoal.core.ids import LEAD, SessionId
+from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
 from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
-from shoal.wire.control import Command, Interrupt, SetModel, SetPermissionMode, Stop
+from shoal.runs.roll import LEAD_NAMES
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 GATHERED_WITHIN = 0.05
 """Seconds in which what arrives is taken up in one turn."""
 SESSION_ENDED = "the session ended"
+STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -89,6 +90,7 @@ class Session:
         self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._watchers: dict[Callable[[Event], None], None] = {}
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
@@ -151,12 +153,16 @@ class Session:
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
         return Turn(channel, task, self.interrupt)
 
-    async def next_turn(self) -> Turn | None:
+    async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
         """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
 
-        At the session's deadline those that still work are stopped and are in `cut_short`.
+        At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
+        still say something, the end of the agents is not the end of waiting.
         """
         crew, queue = self.parts.crew, self.parts.queue
+        if wait_for_people and not crew.working:
+            # Nobody is at work whom the deadline could cut short.
+            await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
@@ -211,12 +217,6 @@ class Session:
         await asyncio.wait([task])
         return True
 
-    async def stop_all(self, why: str = "a person stopped it") -> Stopped:
-        """End every agent but the lead, and every command in the background; the lead goes on."""
-        agents = await self.parts.crew.stop_all(why)
-        shells = await self.parts.shells.stop_all(why)
-        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
-
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
         await compaction.compact(self.agent, "manual", wish=wish)
@@ -250,24 +250,42 @@ class Session:
         await self.tell(undo.undone(report, conversation=conversation))
         return report
 
-    async def obey(self, command: Command) -> Any:
-        """What a program at the control socket asks for."""
-        match command:
-            case Interrupt():
-                return {"interrupted": await self.interrupt()}
-            case SetModel(model=name):
-                await self.set_model(name)
-                return {"model": self.agent.model.card.id}
-            case SetPermissionMode(mode=mode):
-                self.set_mode(mode)
-                return {"mode": mode}
-            case Stop():
-                self.stopping.set()
-                await self.interrupt()
-                return {"stopping": True}
-            case _:
-                usd = self.agent.purse.tree.usd
-                return {"session": self.id, "busy": self.busy, "turn": self.turn, "usd": usd}
+    def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
+        """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
+        return self.parts.crew.move_to_background(None if agent is None else AgentId(agent))
+
+    async def stop_task(self, task: str) -> str:
+        """End one agent, by id or name, or one background shell; what it was. Raises `AgentRefused`."""
+        shell = self.parts.shells.find(task)
+        if shell is not None and shell.status == "running":
+            await shell.stop(STOPPED_BY_PERSON)
+            return shell.command
+        return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
+
+    async def stop_agents(self) -> tuple[Glimpse, ...]:
+        """End every agent but the lead; those that were at work."""
+        return await self.parts.crew.stop_all(STOPPED_BY_PERSON)
+
+    async def stop_all(self) -> Stopped:
+        """End every agent but the lead, and every command in the background; the lead goes on."""
+        agents = await self.stop_agents()
+        shells = await self.parts.shells.stop_all(STOPPED_BY_PERSON)
+        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
+
+    async def send(self, to: str, text: str) -> Reached:
+        """A person's words for any agent. The lead hears them as steering, or in a turn of their own."""
+        if to in LEAD_NAMES:
+            self.steer(text)
+            return Reached(to=LEAD, name="lead", how="queued")
+        return await self.parts.crew.say(to, text)
+
+    def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
+        """Hear every event as it is told, in turns and between them; what is returned ends that.
+
+        The callback must not wait. One that raises is not called again, and the session goes on.
+        """
+        self._watchers[callback] = None
+        return lambda: self._watchers.pop(callback, None)
 
     def emit(self, event: Journaled) -> None:
         """Tell an event from code that cannot wait."""
@@ -319,6 +337,15 @@ class Session:
             self.parts.control.publish(event)
         if self.parts.debug is not None:
             self.parts.debug.note(event)
+        self._show(event)
+
+    def _show(self, event: Event) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher(event)
+            except Exception as error:  # noqa: BLE001 - the wall around those who look on: they must not end the run
+                self._watchers.pop(watcher, None)
+                self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
 
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
@@ -334,21 +361,21 @@ class Session:
             ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
             await self._record_end(ended, milliseconds)
-            await channel.put(
-                Finished(
-                    agent=agent.identity.agent,
-                    reason=ended.reason,
-                    limit=ended.limit,
-                    text=ended.text,
-                    detail=ended.detail,
-                    requests=ended.requests,
-                    usage=purse.usage - usage_before,
-                    cost_usd=purse.usd if purse.priced else None,
-                    duration_ms=milliseconds,
-                    duration_api_ms=round((agent.api_seconds - api_before) * 1000),
-                    error=error,
-                )
+            finished = Finished(
+                agent=agent.identity.agent,
+                reason=ended.reason,
+                limit=ended.limit,
+                text=ended.text,
+                detail=ended.detail,
+                requests=ended.requests,
+                usage=purse.usage - usage_before,
+                cost_usd=purse.usd if purse.priced else None,
+                duration_ms=milliseconds,
+                duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                error=error,
             )
+            self._show(finished)
+            await channel.put(finished)
         finally:
             self._running = None
             self._interrupted = False

@@ -22,6 +22,7 @@ from shoal.wire.settings import (
     Own,
     Rules,
     SandboxSettings,
+    WorktreeGuard,
     holds,
     known_part,
     merged,
@@ -212,6 +213,7 @@ def load_settings(
             sandbox=sandbox,
             unattended_allow=trusted.shoal.unattended_allow,
             coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
+            worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
         ),
         warnings=(
             *refused,
@@ -258,6 +260,10 @@ def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[Sand
     )
     told = "The project's settings would open the sandbox; only your own settings can. Not done."
     return held, (told,) if opens else ()
+
+
+def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
+    return "weak" if given == trusted == "weak" else "sandbox"
 
 
 def home_directory() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from shoal.app.record import AgentsRecord
 from shoal.core.errors import SettingsError
@@ -11,8 +12,13 @@ from shoal.core.tools import Tool
 from shoal.policy.rules import parse_rule, split_rules
 from shoal.tools.shells import Shells
 
+if TYPE_CHECKING:
+    from shoal.tools.tasks import Accept
 
-def all_tools(shells: Shells, between: AgentsRecord, own: Sequence[Tool]) -> dict[str, Tool]:
+
+def all_tools(
+    shells: Shells, between: AgentsRecord, own: Sequence[Tool], accept: Accept | None = None
+) -> dict[str, Tool]:
     from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
     from shoal.tools.files import file_tools
@@ -24,7 +30,7 @@ def all_tools(shells: Shells, between: AgentsRecord, own: Sequence[Tool]) -> dic
         *shell_tools(shells),
         *web_tools(),
         *ask_tools(),
-        *task_tools(between.board_of, between.tell_assigned),
+        *task_tools(between.board_of, between.tell_assigned, accept),
         *own,
     )
     return {tool.schema.name: tool for tool in tools}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.clock import Clock
 from shoal.core.errors import NoSuchSession, ShoalError, StoreError
 from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
 from shoal.core.ids import SessionId
@@ -16,10 +17,17 @@ from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.places import run_directory
-from shoal.wire.control import Gap, Subscribe
+from shoal.wire.control import Command, Gap, Subscribe
 from shoal.wire.journal import Unknown
 
 Seen: TypeAlias = Event | Unknown
+
+
+class Sighting(Struct, frozen=True, kw_only=True):
+    """An event, and when it was told, in milliseconds of Unix time."""
+
+    at: int
+    event: Seen
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -68,7 +76,13 @@ def find_run(home: Path, name: str) -> Run:
     return Run(session=SessionId(found[0]), home=home)
 
 
-async def watch(run: Run) -> AsyncIterator[Seen]:
+async def demand(run: Run, command: Command) -> Any:
+    """What the live run answers; raises a `ShoalError` where it is not live, or refuses."""
+    async with await ControlClient.open(run.directory / "control.sock") as client:
+        return await client.request(command)
+
+
+async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:
     """All that happened so far, then all that happens, until the run ends."""
     offset = 0
     while run.is_live:
@@ -77,24 +91,25 @@ async def watch(run: Run) -> AsyncIterator[Seen]:
         except StoreError:
             break
         async with client:
-            told = _Told(offset)
+            told = _Told(offset, clock)
             async for seen in told.through(client, run):
                 yield seen
         if told.ended:
             return
         offset = told.offset
     async for recorded in follow_journal(run.journal, offset, alive=lambda: run.is_live):
-        yield recorded.event
+        yield Sighting(at=recorded.at, event=recorded.event)
 
 
 class _Told:
     """What one connection brought, and where the journal goes on from there."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, clock: Clock) -> None:
         self.offset = offset
+        self._clock = clock
         self.ended = False
 
-    async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Seen]:
+    async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Sighting]:
         try:
             start = int((await client.request(Subscribe()))["offset"])
         except ShoalError:
@@ -103,7 +118,7 @@ class _Told:
             if recorded.offset >= start:
                 break
             self.offset = recorded.next
-            yield recorded.event
+            yield Sighting(at=recorded.at, event=recorded.event)
         self.offset, journaled = start, 0
         async for event in client.events():
             if isinstance(event, Gap):
@@ -111,7 +126,7 @@ class _Told:
                 return
             self.ended = isinstance(event, SessionEnded)
             journaled += isinstance(event, Journaled)
-            yield event
+            yield Sighting(at=self._clock.now(), event=event)
         # The run's process may have died between writing an event and telling it.
         for recorded in islice(read_journal(run.journal, start), journaled):
             self.offset = recorded.next

@@ -59,6 +59,8 @@ class KeptWork(Struct, frozen=True, kw_only=True):
 
     path: str
     branch: str
+    ref: str = ""
+    """Holds all of it, committed or not."""
     commits: int = 0
 
 

@@ -36,6 +36,8 @@ ShoalError
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
+├── WorktreeError                 a worktree that cannot be made, merged or removed
+│   └── MergeConflict             nothing was merged
 └── NobodyToAsk                   a question with no person to answer it
 """
 
@@ -223,6 +225,15 @@ class ProcessError(ShoalError): ...
 
 
 class WorkspaceError(ShoalError): ...
+
+
+class WorktreeError(ShoalError): ...
+
+
+class MergeConflict(WorktreeError):
+    def __init__(self, message: str, *, files: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.files = files
 
 
 class NobodyToAsk(ShoalError): ...

@@ -19,6 +19,8 @@ class Confines(Struct, frozen=True, kw_only=True):
     writable: tuple[Path, ...]
     kept: tuple[Path, ...] = ()
     """Read-only though inside a writable one: what runs or decides outside the sandbox later."""
+    sealed: tuple[Path, ...] = ()
+    """As `kept`, and also where it is named writable. What cannot hold this must not be used at all."""
     hidden: tuple[Path, ...] = ()
     withheld: tuple[Path, ...] = ()
     """Hidden too by a sandbox that can hide what lies in a writable directory."""

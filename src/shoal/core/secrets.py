@@ -51,7 +51,7 @@ _SHAPES: Final = {
     )
     for mark in marks
 }
-_MARKS = tuple(_SHAPES)
+_BEGINNINGS = frozenset(mark[:2] for mark in _SHAPES)
 _BEARER, _BEARER_TOKEN = b"earer ", rb"[A-Za-z0-9_\-.~+/=]{12,}"
 _BEGIN, _END, _PRIVATE = b"-----BEGIN ", b"-----END ", b"PRIVATE KEY"
 # In JSON the lines of a block are parted by a backslash and an n.
@@ -65,6 +65,7 @@ def _table(more: bytes) -> bytes:
 
 _ALPHANUMERIC, _WORD = _table(b""), _table(b"_-")
 _LONG_RUN = b"a" * _RUN
+_BLANK, _BACKSLASH = b" \\"
 
 
 def is_secret(name: str) -> bool:
@@ -159,29 +160,31 @@ def _without_shapes(text: bytes, flat: bytes, run: int) -> bytes:
     """`flat` has a blank for each byte that is no letter or digit; `run` is where the first long run is."""
     out: list[bytes] = []
     done = 0
+    words = text.translate(_WORD)
     while run >= 0:
-        start = _word_start(text, run)
-        found = _key(text, start) if start >= done else None
-        if found is not None:
-            out += (text[done : found[0]], b"[redacted]")
-            done = found[1]
+        # A key starts where its word does, with its dashes and underscores.
+        first = run - _FARTHEST_BACK if run > _FARTHEST_BACK else 0
+        before = words.rfind(b" ", first, run)
+        start = before + 1 if before >= 0 else first
+        sign = text[start - 1] if start else 0
+        if sign == _BACKSLASH and text[start : start + 1] in b"nrt":
+            start += 1  # in JSON the letter is that of an escape
+        # Most long runs stand in words that begin like no key and do not come after `Bearer`.
+        if (sign == _BLANK or text[start : start + 2] in _BEGINNINGS) and start >= done:
+            found = _key(text, start)
+            if found is not None:
+                out += (text[done : found[0]], b"[redacted]")
+                done = found[1]
         end = flat.find(b" ", run)
-        run = flat.find(_LONG_RUN, max(end, done)) if end >= 0 else -1
+        if end < 0:
+            break
+        run = flat.find(_LONG_RUN, max(done, end))
     return b"".join([*out, text[done:]]) if out else text
-
-
-def _word_start(text: bytes, at: int) -> int:
-    """Where the word around `at` starts, with its dashes and underscores."""
-    first = max(0, at - _FARTHEST_BACK)
-    start = first + text[first:at].translate(_WORD).rfind(b" ") + 1
-    # In JSON the letter may be that of an escape.
-    escaped = start > 0 and text[start - 1 : start] == b"\\" and text[start : start + 1] in b"nrt"
-    return start + 1 if escaped else start
 
 
 def _key(text: bytes, start: int) -> tuple[int, int] | None:
     """The secret part of the key that starts here, if one does."""
-    if text.startswith(_MARKS, start):
+    if text[start : start + 2] in _BEGINNINGS:
         for mark, tail in _SHAPES.items():
             if text.startswith(mark, start) and (match := re.compile(tail).match(text, start + len(mark))):
                 return match.span()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shoal.core.clock import Clock
     from shoal.core.ids import Ids
     from shoal.core.ports import Desk, Processes, Results, Workspace
+    from shoal.core.sandbox import Sandbox
 
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -57,6 +58,8 @@ class Site(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     unreadable: Callable[[str], Callable[[str], bool]] = all_readable
     """For a search below a directory: whether a file there is not for it. All are real paths."""
+    sandbox: Sandbox | None = None
+    """Holds the commands of this agent, in place of what holds those of the session."""
 
 
 class Tool(Protocol):

@@ -111,7 +111,10 @@ class CommandRules:
         if not self._looked_up or analysis.trouble is not None or command.strip() in self._wholes:
             return False
         for part in analysis.parts:
-            if part.argv is None or part.via or (part.argv and _name(part.argv[0]) in self._names):
+            known = part.words if part.argv is None else part.argv
+            if part.via or (not known and part.argv is None):
+                return False
+            if known and (known[0] is None or _name(known[0]) in self._names):
                 return False
         return True
 

@@ -111,7 +111,7 @@ class AgentCrew:
         unheeded = "" if self.habits.model_by_call else order.model or ""
         order = replace(order, model=None) if unheeded else order
         try:
-            newcomer = self._newcomer(agent, parent, site)
+            newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await self._outfitter.fresh(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
@@ -146,13 +146,24 @@ class AgentCrew:
         return run.glimpse(self._clock.monotonic())
 
     async def stop(self, agent: str, site: Site) -> Glimpse:
-        run = self._roll.find(agent)
-        if run.id == site.agent.agent:
+        if self._roll.find(agent).id == site.agent.agent:
             raise AgentRefused("You cannot stop yourself: end with your report.")
+        return await self.end(agent, f"it was stopped by {site.agent.name}")
+
+    async def end(self, agent: str, why: str) -> Glimpse:
+        """Raises `AgentRefused` where it is not there, or not at work."""
+        run = self._roll.find(agent)
         if run.completion is not None:
             raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
-        await self._stop(run, f"it was stopped by {site.agent.name}")
+        await self._stop(run, why)
         return run.glimpse(self._clock.monotonic())
+
+    async def say(self, to: str, text: str) -> Reached:
+        """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
+        assert self._lead is not None
+        agent = self._roll.meant(to)
+        item = Item(id=self._ids.short(), to=agent, content=(Text(text=text),), by="person")
+        return await self._deliver(item, text, self._lead, "")
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
@@ -164,6 +175,9 @@ class AgentCrew:
 
     def agents(self) -> tuple[Glimpse, ...]:
         return self._roll.glimpses(self._clock.monotonic())
+
+    def at_work(self) -> tuple[Run, ...]:
+        return self._roll.at_work()
 
     @property
     def working(self) -> bool:
@@ -204,9 +218,8 @@ class AgentCrew:
             case counted:
                 return counted
 
-    def _newcomer(self, agent: AgentId, parent: Agent, site: Site) -> Newcomer:
-        witness = self._outfitter.witness(agent)
-        return Newcomer(agent=agent, parent=parent, call=site.call_id, witness=witness)
+    def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
+        return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
     def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
@@ -337,8 +350,9 @@ class AgentCrew:
         """Gone, with everything it was given returned, when this returns."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
-        if run.task is not None:
-            run.stopping = run.stopping or why
+        if run.task is not None and not run.stopping:
+            # Once: a second cancellation would strike the clean-up that the first one began.
+            run.stopping = why
             run.task.cancel()
         await run.over()
 
@@ -346,37 +360,54 @@ class AgentCrew:
         sender = site.agent
         said = message_from(sender.name, text, summary=summary, color=sender.color)
         item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
+        return await self._deliver(item, said, self.agent(sender.agent), site.call_id)
+
+    async def _deliver(self, item: Item, said: str, sender: Agent, call: str) -> Reached:
+        to = item.to
         run = self._roll.get(to)
         if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
             self._post(item, said)
             name = "lead" if to == LEAD else run.facts.name if run else ""
             return Reached(to=to, name=name or to, how="queued")
-        return await self._resume(to, item, said, site)
+        return await self._resume(item, said, sender, call)
 
     def _post(self, item: Item, text: str) -> None:
         self._emit(Queued(agent=item.to, item=item.id, by=item.by, text=text))
         self._queue.put(item)
 
-    async def _resume(self, agent: AgentId, item: Item, said: str, site: Site) -> Reached:
+    async def _resume(self, item: Item, said: str, parent: Agent, call: str) -> Reached:
+        agent = item.to
         earlier = self._roll.get(agent)
         self._resuming.add(agent)
         try:
             if earlier is not None:
                 await earlier.over()
-            newcomer = self._newcomer(agent, self.agent(site.agent.agent), site)
+            newcomer = self._newcomer(agent, parent, call)
             outfit = await self._outfitter.again(newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=True))
-            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+            counted = await self._counted_in_again(outfit)
             for left in self._pending.pop(agent, []):
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
             run = self._begin(outfit, newcomer, counted)
+        except BaseException:
+            # What others said to it meanwhile waits until it can be resumed.
+            while (waiting := self._queue.take(agent)) is not None:
+                self._pending.setdefault(agent, []).append(waiting)
+            raise
         finally:
             self._resuming.discard(agent)
         return Reached(
             to=agent, name=run.facts.name or agent, how="resumed", output=str(self._outfitter.output(agent))
         )
+
+    async def _counted_in_again(self, outfit: Outfit) -> Started:
+        try:
+            return self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+        except AgentRefused:
+            await outfit.finish()
+            raise
 
     def _taken(self, run: Run, completion: Completion, site: Site) -> None:
         """A blocking look saw the end: no notification comes, and one that waits is taken back."""

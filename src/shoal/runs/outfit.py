@@ -15,7 +15,7 @@ from shoal.core.ids import AgentId
 from shoal.core.messages import Message
 from shoal.runs.witness import Witness
 
-Check: TypeAlias = Callable[[], Awaitable[Ran]]
+Check: TypeAlias = Callable[[], Awaitable[tuple[Ran, str]]]
 
 
 async def _nothing_left() -> KeptWork | None:
@@ -36,7 +36,7 @@ class Outfit(Struct, frozen=True, kw_only=True):
     """What its transcript shows it has got already."""
     one_shot: bool = False
     check: Check | None = None
-    """Runs the command that decides whether the work is done."""
+    """Runs the command that decides whether the work is done: how it ended, and the end of what it wrote."""
     commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
     finish: Callable[[], Awaitable[KeptWork | None]] = _nothing_left
     """Gives back what it was given; the work it leaves in a worktree, if any."""

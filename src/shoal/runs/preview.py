@@ -29,8 +29,10 @@ class Preview:
 
     async def allow(self, parent: Agent, site: Site) -> None:
         """Raises `AgentRefused` where the person does not want them."""
+        if self._most is None or len(site.calls) <= self._most:
+            return
         calls = [call for call in site.calls if ALIASES.get(call.name, call.name) == "Agent"]
-        if self._most is None or len(calls) <= self._most:
+        if len(calls) <= self._most:
             return
         match await self._answer(calls, parent, site):
             case Allowed():

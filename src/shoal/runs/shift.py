@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shoal.agent.loop import Ended, run
+from shoal.agent.loop import run
 from shoal.core.agents import Ran
 from shoal.core.errors import ShoalError, StoreError
+from shoal.core.events import Speaker
 from shoal.core.identity import assume
-from shoal.core.messages import Message, user
+from shoal.core.messages import user
+from shoal.core.neutral import neutral
 from shoal.runs.endings import Ending, ending, last_words
 from shoal.runs.outfit import Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.run import Run
 
+_PARENT: Speaker = "agent"
+_RUNTIME: Speaker = "runtime"
 ATTEMPTS = 3
 """Times the acceptance command may be run for one piece of work."""
 
@@ -51,21 +55,21 @@ class Shift:
 
     async def _worked(self, outfit: Outfit) -> Ending:
         agent = outfit.agent
-        prompt: Message | None = outfit.prompt
+        prompt, by = outfit.prompt, _PARENT
         attempts = 0
         while True:
-            ended = await run(agent, prompt, by="agent")
+            ended = await run(agent, prompt, by=by)
             if ended.reason != "done":
                 break
-            prompt = None
+            prompt, by = None, _RUNTIME
             if await self._more(outfit):
                 continue
             if outfit.check is None or attempts == ATTEMPTS:
                 break
             attempts += 1
-            self.acceptance = await outfit.check()
-            if self.acceptance.exit_code != 0:
-                prompt = user(_not_accepted(self.acceptance)) if attempts < ATTEMPTS else None
+            self.acceptance, wrote = await outfit.check()
+            if self.acceptance.exit_code != 0 and attempts < ATTEMPTS:
+                prompt = user(_not_accepted(self.acceptance, wrote))
             # What came while the command ran is heard before the end.
             if prompt is None and not self._queue.size(agent.identity.agent):
                 break
@@ -94,12 +98,9 @@ class Shift:
             return
 
 
-def _not_accepted(ran: Ran) -> str:
+def _not_accepted(ran: Ran, wrote: str) -> str:
     how = "did not end in time" if ran.exit_code is None else f"ended with {ran.exit_code}"
     return (
-        f"Your work is not accepted yet: `{ran.command}` {how}. Its output is in your output file and below. "
+        f"Your work is not accepted yet: `{ran.command}` {how}. It wrote, at its end:\n\n{neutral(wrote)}\n\n"
         "Find out why, mend it, and end with your report."
     )
-
-
-__all__ = ["ATTEMPTS", "Ended", "Shift"]

@@ -30,6 +30,7 @@ class Witness:
         "_files",
         "_previews",
         "_tell",
+        "before_shell",
         "doing",
         "output",
         "progress",
@@ -46,6 +47,8 @@ class Witness:
         self.progress: Callable[[str], Awaitable[None]] | None = None
         """Told what it is doing while somebody waits for it."""
         self.used_shell = False
+        self.before_shell: Callable[[], None] | None = None
+        """Called before the agent's first shell command."""
         self._tell = tell
         self._fd: int | None = None
         self._calls = self._failed = 0
@@ -67,7 +70,7 @@ class Witness:
                 self.doing = f"{tool} {preview}".rstrip()
                 self.write(f"· {self.doing}\n")
                 if tool == "Bash":
-                    self._previews[call] = preview
+                    self._begin_command(call, preview)
                 if self.progress is not None:
                     await self.progress(self.doing)
             case ToolReturned(tool="Bash", call=call, data=data):
@@ -111,6 +114,12 @@ class Witness:
         if fd is not None:
             with suppress(OSError):
                 os.close(fd)
+
+    def _begin_command(self, call: str, preview: str) -> None:
+        self._previews[call] = preview
+        if self.before_shell is not None:
+            first, self.before_shell = self.before_shell, None
+            first()
 
     def _ran(self, command: str, data: object) -> None:
         self.used_shell = True

@@ -167,7 +167,10 @@ def _completed(done: Completion) -> Outcome:
 def _trailer(done: Completion) -> str:
     lines = [f"agentId: {done.agent} (SendMessage resumes it)"]
     if done.worktree is not None:
-        lines.append(f"worktreePath: {done.worktree.path}\nworktreeBranch: {done.worktree.branch}")
+        work = done.worktree
+        lines.append(f"worktreePath: {work.path}\nworktreeBranch: {work.branch}")
+        if work.ref:
+            lines.append(f"git merge {work.ref} brings all of it in")
     lines.append(f"evidence: {evidence(done.evidence)}")
     lines.append(
         f"<usage>total_tokens: {done.usage.total_tokens}\ntool_uses: {done.evidence.tool_calls}\n"

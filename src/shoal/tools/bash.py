@@ -96,7 +96,7 @@ class _Call:
             finally:
                 pipe.handed_over()
             status = await self._watched(process, seconds)
-            if self._commands.leave_nothing:
+            if self._commands.leave_nothing(self._site):
                 await pipe.let_go(_DYING)
             held = pipe.finish()
             if status is None:
@@ -154,7 +154,7 @@ class _Call:
         if status:
             self._notes.append(_ended(status))
         text = self._output.text.strip("\n") or "(no output)"
-        if status and self._commands.confined and any(mark in text for mark in _WALLS):
+        if status and self._commands.are_confined(self._site) and any(mark in text for mark in _WALLS):
             self._notes.append(CONFINED)
         notes = [f"[{note}]" for note in self._notes if note]
         return Outcome(

@@ -61,19 +61,23 @@ class Commands:
             stdout=output,
             stderr=output,
         )
-        if self.sandbox is not None:
-            await self.sandbox.ready()
-            launch = self.sandbox.wrap(launch)
+        sandbox = self._sandbox_of(site)
+        if sandbox is not None:
+            await sandbox.ready()
+            launch = sandbox.wrap(launch)
         return await site.processes.start(launch)
 
-    @property
-    def confined(self) -> bool:
-        return self.sandbox is not None and self.sandbox.holds
+    def are_confined(self, site: Site) -> bool:
+        sandbox = self._sandbox_of(site)
+        return sandbox is not None and sandbox.holds
 
-    @property
-    def leave_nothing(self) -> bool:
+    def leave_nothing(self, site: Site) -> bool:
         """Whether what a command starts ends with it."""
-        return self.sandbox is not None and self.sandbox.ends_all
+        sandbox = self._sandbox_of(site)
+        return sandbox is not None and sandbox.ends_all
+
+    def _sandbox_of(self, site: Site) -> Sandbox | None:
+        return self.sandbox if site.sandbox is None else site.sandbox
 
     def directory_file(self) -> Path:
         """A new name for a command to write its last directory to."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from shoal.core.agents import Ran
 from shoal.core.errors import BadName, RecordError, StoreError
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
@@ -19,12 +20,16 @@ from shoal.tools.task_texts import as_data, line, refused, whole
 
 Boards: TypeAlias = Callable[[Identity], TaskBoard]
 Assigned: TypeAlias = Callable[[Identity, AgentName, Task], Awaitable[None]]
+Accept: TypeAlias = Callable[[str, Identity], Awaitable[tuple[Ran, str]]]
 _DEADLINE = 60
+_ACCEPTING = 660
+"""Seconds for an update, which may run an acceptance command first."""
 
 _Text = Annotated[str, Meta(min_length=1)]
 _Id = Annotated[str, "The task's id, as TaskList shows it", Named("taskId")]
 _Ids = Annotated[list[str], Meta(max_length=1000)]
 _Metadata = dict[str, Any]
+_ABOUT_METADATA = "Anything to keep with it; acceptance: a command that must pass before it is completed"
 _Status = Literal["pending", "in_progress", "completed", "deleted"]
 
 
@@ -32,9 +37,14 @@ async def _nobody_told(_: Identity, __: AgentName, ___: Task) -> None:
     return
 
 
-def task_tools(boards: Boards, assigned: Assigned = _nobody_told) -> tuple[Tool, ...]:
-    """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task."""
-    desk = _Desk(boards, assigned)
+def task_tools(
+    boards: Boards, assigned: Assigned = _nobody_told, accept: Accept | None = None
+) -> tuple[Tool, ...]:
+    """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task.
+
+    `accept` runs the command that a task names in its metadata as `acceptance`, before it is completed.
+    """
+    desk = _Desk(boards, assigned, accept)
     return (_create(desk), _get(desk), _list(desk), _update(desk))
 
 
@@ -44,7 +54,7 @@ def _create(desk: _Desk) -> Tool:
         subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
         description: Annotated[str, "What belongs to it, and how one sees that it is done"],
         active_form: Annotated[str, "As it is being done: Fixing the login test", Named("activeForm")] = "",
-        metadata: Annotated[_Metadata, "Anything to keep with it"] = {},  # noqa: B006 - copied for each call
+        metadata: Annotated[_Metadata, _ABOUT_METADATA] = {},  # noqa: B006 - copied for each call
         *,
         site: Site,
     ) -> Outcome:
@@ -77,7 +87,7 @@ def _list(desk: _Desk) -> Tool:
 
 
 def _update(desk: _Desk) -> Tool:
-    @tool(name="TaskUpdate", deadline=_DEADLINE)
+    @tool(name="TaskUpdate", deadline=_ACCEPTING)
     async def update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         task: _Id,
         subject: _Text | None = None,
@@ -146,9 +156,10 @@ class _Wish(Struct, frozen=True, kw_only=True):
 class _Desk:
     """What the tools do, with the attempts under which the agents of this process hold their tasks."""
 
-    def __init__(self, boards: Boards, assigned: Assigned) -> None:
+    def __init__(self, boards: Boards, assigned: Assigned, accept: Accept | None) -> None:
         self._boards = boards
         self._assigned = assigned
+        self._accept = accept
         self._attempts: dict[tuple[AgentId, TaskId], str] = {}
 
     async def create(self, draft: Draft, site: Site) -> Outcome:
@@ -177,6 +188,8 @@ class _Desk:
     async def update(self, text: str, wish: _Wish, site: Site) -> Outcome:
         board, me, task = self._boards(site.agent), agent_name(site.agent.name), task_id(text)
         key = (site.agent.agent, task)
+        if wish.status == "completed" and (refusal := await self._not_accepted(board, task, site)):
+            return failed(refusal)
         claim: Claim | None = None
         if wish.claims(me):
             # Checked before anything is claimed: what cannot be read changes nothing.
@@ -199,6 +212,18 @@ class _Desk:
         if after.owner not in (None, before.owner, me):
             await self._assigned(site.agent, after.owner, after)
         return await self._done(board, wish, after, claimed=claim is not None)
+
+    async def _not_accepted(self, board: TaskBoard, task: TaskId, site: Site) -> str | None:
+        """Why the task is not done, if the command that decides about it says so."""
+        found = await board.get(task)
+        command = None if found is None else found.metadata.get("acceptance")
+        if self._accept is None or not isinstance(command, str):
+            return None
+        ran, wrote = await self._accept(command, site.agent)
+        if ran.exit_code == 0:
+            return None
+        how = "did not end in time" if ran.exit_code is None else f"ended with {ran.exit_code}"
+        return f"Task {task} is not completed: its acceptance command `{command}` {how}.\n\n{wrote}"
 
     async def _held_by_another(
         self, board: TaskBoard, task: TaskId, wish: _Wish, me: AgentName, site: Site

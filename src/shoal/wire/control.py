@@ -44,6 +44,33 @@ class Stop(Command, frozen=True, tag="stop"):
     """End the run."""
 
 
+class StopTask(Command, frozen=True, tag="stop_task"):
+    """End one agent, by id or name, or one background shell."""
+
+    task_id: str
+
+
+class StopAgents(Command, frozen=True, tag="stop_agents"):
+    """End every agent but the lead."""
+
+
+class Background(Command, frozen=True, tag="background"):
+    """Let nobody wait for the agent any longer, or for any; the same run goes on."""
+
+    task_id: str | None = None
+
+
+class Agents(Command, frozen=True, tag="agents"):
+    """Every agent that was started, and how it stands."""
+
+
+class Send(Command, frozen=True, tag="send"):
+    """A person's words for one agent; one that has ended is resumed with them."""
+
+    to: str
+    text: str
+
+
 _COMMANDS: Any = reduce(or_, Command.__subclasses__())
 
 

@@ -32,9 +32,9 @@ def task_notification(completion: Completion) -> str:
         f"<duration_ms>{completion.duration_ms}</duration_ms></usage>",
     ]
     if completion.worktree is not None:
+        work = completion.worktree
         lines.append(
-            f"<worktree><path>{completion.worktree.path}</path>"
-            f"<branch>{completion.worktree.branch}</branch></worktree>"
+            f"<worktree><path>{work.path}</path><branch>{work.branch}</branch><ref>{work.ref}</ref></worktree>"
         )
     return "\n".join([*lines, "</task-notification>"])
 

@@ -16,6 +16,7 @@ from shoal.wire.content import load
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+WorktreeGuard: TypeAlias = Literal["sandbox", "weak"]
 Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
 Count: TypeAlias = Annotated[int, Meta(gt=0)]
 
@@ -110,6 +111,8 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    worktree_guard: WorktreeGuard = "sandbox"
+    """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
 
 
 class Rules(Struct, frozen=True, kw_only=True, rename="camel"):

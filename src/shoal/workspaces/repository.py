@@ -38,6 +38,33 @@ def kept_of_git(directory: Path) -> Iterator[Path]:
             return
 
 
+def head_commit(directory: Path) -> str | None:
+    """The commit the checkout around a directory is on, read from git's own files; None where that fails."""
+    for place in (directory, *directory.parents):
+        dot = place / ".git"
+        if dot.exists():
+            entry = dot if dot.is_dir() else _worktree_entry(dot)
+            return None if entry is None else _commit_at(entry)
+    return None
+
+
+def _commit_at(entry: Path) -> str | None:
+    head = _line(entry / "HEAD")
+    ref = head.removeprefix("ref: ")
+    if ref == head:
+        return head or None
+    common = _common(entry) if (entry / "commondir").exists() else entry
+    return _line(entry / ref) or _line(common / ref) or _packed(common / "packed-refs", ref)
+
+
+def _packed(path: Path, ref: str) -> str | None:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    return next((line.split(" ", 1)[0] for line in lines if line.endswith(f" {ref}")), None)
+
+
 def _worktree_entry(dot: Path) -> Path | None:
     """The `worktrees/NAME` directory that a worktree's .git file names, if it knows of this worktree too."""
     named = _line(dot).removeprefix("gitdir: ")

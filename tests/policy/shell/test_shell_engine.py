@@ -9,8 +9,10 @@ from shoal.core.decisions import Allow
 from shoal.core.identity import Identity
 from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUse
+from shoal.policy.commands import CommandRules
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Standing, parse_rule
+from shoal.policy.shell.analysis import analysed
 from shoal.workspaces.local import LocalWorkspace
 
 
@@ -55,3 +57,34 @@ def test_where_output_goes_is_judged_from_the_directory_that_a_cd_leads_to(tmp_p
     engine = RulePermissions(LocalWorkspace(tmp_path), mode="acceptEdits")
     assert _is_allowed(engine, "cd .git/hooks && echo x > /dev/null")
     assert not _is_allowed(engine, command)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "rm:*",
+        "git push:*",
+        "cat",
+        "bin/cat:*",
+        "make test",
+        "* x",
+        "LANG=C ls",
+        "xargs:*",
+        "sudo:*",
+        "sh -c:*",
+    ],
+)
+def test_rules_that_are_silent_on_a_command_concern_no_part_of_it(pattern):
+    rules = CommandRules([parse_rule(f"Bash({pattern})")])
+    spoken_of = 0
+    for command in (*harmless(), *(command for _, command in bypasses())):
+        analysis = analysed(command)
+        (rule,) = rules.each
+        concerned = (
+            any(rule.concerns(part) != "no" for part in analysis.parts)
+            or rule.is_whole(command)
+            or (analysis.trouble is not None and rule.may_concern_text(command))
+        )
+        spoken_of += concerned
+        assert not (concerned and rules.silent_on(command, analysis)), command
+    assert spoken_of

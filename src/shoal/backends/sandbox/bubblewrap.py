@@ -105,6 +105,8 @@ def _views(confines: Confines) -> dict[Path, Seen]:
         views[path] = "shown"
     for path in writable:
         views[path] = "writable"
+    for path in existing(confines.sealed):
+        views[path] = "kept"
     for path in existing((*confines.hidden, *confines.withheld, *confines.doors)):
         views[path] = "hidden"
     for path in [path for path, seen in views.items() if seen in ("kept", "hidden")]:

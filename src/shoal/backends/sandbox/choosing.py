@@ -61,6 +61,11 @@ class ChosenSandbox:
         return self._holding() is not None
 
     @property
+    def trouble(self) -> str:
+        """Why commands are not confined; empty where they are."""
+        return self._judged()[2]
+
+    @property
     def vouches(self) -> bool:
         if not self._wish.auto_allow:
             return False

@@ -32,6 +32,9 @@ class Landlock:
         if not confines.network:
             return "Landlock cannot cut a command off the network"
         writable = existing(confines.writable)
+        for path in existing(confines.sealed):
+            if inside(path, writable):
+                return f"Landlock cannot keep {path} from being changed inside a writable directory"
         for path in existing(confines.hidden):
             if inside(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"

@@ -67,6 +67,7 @@ def _rules(confines: Confines) -> dict[Path, tuple[str, ...]]:
     _enter(rules, confines.kept, "deny file-write*")
     _enter(rules, confines.shown, "allow file-read*")
     _enter(rules, confines.writable, "allow file-write*", "allow file-read*")
+    _enter(rules, confines.sealed, "deny file-write*")
     for hidden in (confines.hidden, confines.withheld, confines.doors):
         _enter(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
     return rules

@@ -16,19 +16,19 @@ from shoal.core.events import (
     ToolProgress,
     ToolStarted,
 )
+from shoal.core.ids import LEAD
 from shoal.surfaces.cli.paint import count, cut, dollars, one_line, seconds
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class Activity:
-    """Fed with the events of a turn."""
+    """Fed with the events of a turn: what the lead does, and what it and its agents took."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since = clock.monotonic()
         self._running: dict[str, str] = {}
-        self.agent = "lead"
         self.doing = "starting"
         self.requests = 0
         self.tokens = 0
@@ -36,29 +36,13 @@ class Activity:
         self.priced = True
 
     def hear(self, event: Event) -> None:
-        self.agent = event.agent
-        match event:
-            case ToolStarted(call=call, tool=tool, preview=preview):
-                self._running[call] = f"{tool} {one_line(preview)}".rstrip()
-                self.doing = self._running[call]
-            case ToolProgress(call=call, text=text):
-                words = self._running.get(call, "").split(" ", 1)[0]
-                self.doing = f"{words} {one_line(text.strip().rsplit(chr(10), 1)[-1])}".strip()
-            case ToolFinished(call=call):
-                self._running.pop(call, None)
-                self.doing = self._call_or("thinking")
-            case Answered():
-                self.doing = self._call_or("thinking")
-            case RequestSettled(usage=usage, cost_usd=cost):
-                self.requests += 1
-                self.tokens += usage.total_tokens
-                self.usd += cost or 0.0
-                self.priced = self.priced and cost is not None
-            case _:
-                self.doing = _doing(event) or self.doing
-
-    def _call_or(self, otherwise: str) -> str:
-        return next(reversed(self._running.values()), otherwise)
+        if isinstance(event, RequestSettled):
+            self.requests += 1
+            self.tokens += event.usage.total_tokens
+            self.usd += event.cost_usd or 0.0
+            self.priced = self.priced and event.cost_usd is not None
+        if event.agent == LEAD:
+            self.doing = doing_now(event, self._running, self.doing)
 
     @property
     def elapsed(self) -> float:
@@ -71,7 +55,7 @@ class Activity:
             cost = [dollars(self.usd)] if self.priced else []
             numbers = [_requests(self.requests), f"{count(self.tokens)} tokens", *cost, *numbers]
         tail = " · " + " · ".join(numbers)
-        head = f"{_FRAMES[int(self.elapsed * 10) % len(_FRAMES)]} {self.agent} · "
+        head = f"{_FRAMES[int(self.elapsed * 10) % len(_FRAMES)]} {LEAD} · "
         room = columns - len(head) - len(tail)
         if room < 12:
             return cut(head + self.doing, columns)
@@ -80,6 +64,24 @@ class Activity:
 
 def _requests(number: int) -> str:
     return "1 request" if number == 1 else f"{number} requests"
+
+
+def doing_now(event: Event, calls: dict[str, str], before: str) -> str:
+    """What an agent does after this event of its own. `calls` is what runs, kept from event to event."""
+    match event:
+        case ToolStarted(call=call, tool=tool, preview=preview):
+            calls[call] = f"{tool} {one_line(preview)}".rstrip()
+            return calls[call]
+        case ToolProgress(call=call, text=text):
+            words = calls.get(call, "").split(" ", 1)[0]
+            return f"{words} {one_line(text.strip().rsplit(chr(10), 1)[-1])}".strip()
+        case ToolFinished(call=call):
+            calls.pop(call, None)
+            return next(reversed(calls.values()), "thinking")
+        case Answered():
+            return next(reversed(calls.values()), "thinking")
+        case _:
+            return _doing(event) or before
 
 
 def _doing(event: Event) -> str | None:

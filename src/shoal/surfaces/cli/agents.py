@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import sys
@@ -156,9 +157,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _view(agents: str | None, settings: str | None) -> AgentsView:
-    from shoal.app.agents_view import AgentsView
+    from shoal.app.agents_view import AgentsView, offered_tools
 
-    return AgentsView(Path.cwd(), settings=settings, agents=agents)
+    offered = asyncio.run(offered_tools(Path.cwd(), settings))
+    return AgentsView(Path.cwd(), offered=offered, settings=settings, agents=agents)
 
 
 def _found(view: AgentsView, name: str) -> Definition:

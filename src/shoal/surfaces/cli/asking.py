@@ -28,11 +28,21 @@ _CHANGES = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
 _WIDEST_RULE = 30
 
 
-def show_permission(screen: Screen, question: MayRun) -> None:
+def wanted(question: Question) -> str:
+    match question:
+        case MayRun(tool=tool):
+            return f"may {tool} run?"
+        case Choose():
+            return "which is it to be?"
+        case ApprovePlan():
+            return "is the plan good?"
+
+
+def show_permission(screen: Screen, question: MayRun, asker: str = "") -> None:
     screen.fresh_line()
     screen.write("? ", YELLOW)
     screen.write(question.tool, BOLD)
-    screen.write(" asks to run" if question.agent == "lead" else f" asks to run (for {question.agent})")
+    screen.write(f" asks to run for {asker}" if asker else " asks to run")
     screen.write(f": {question.reason}\n", DIM)
     for line, style in shown_input(question.tool, question.input):
         screen.write(f"    {line}\n", style)
@@ -85,10 +95,10 @@ def change(suggestion: Suggestion) -> str:
             return f"mode {mode}"
 
 
-def show_plan(screen: Screen, question: ApprovePlan) -> None:
+def show_plan(screen: Screen, question: ApprovePlan, asker: str = "") -> None:
     screen.fresh_line()
     screen.write("? ", YELLOW)
-    screen.write("The plan", BOLD)
+    screen.write(f"The plan of {asker}" if asker else "The plan", BOLD)
     screen.write(f" ({question.path})\n", DIM)
     for line in question.plan.splitlines():
         screen.write(f"    {clean(line)}\n")
@@ -130,9 +140,10 @@ def permission(question: MayRun, line: str) -> Answer | None:
             return Denied(reason=line.strip())
 
 
-def show_choice(screen: Screen, choice: Choice) -> None:
+def show_choice(screen: Screen, choice: Choice, asker: str = "") -> None:
     screen.fresh_line()
     screen.write("? ", YELLOW)
+    screen.write(f"{asker} asks: " if asker else "")
     screen.write(f"{choice.question}\n", BOLD)
     for number, option in enumerate(choice.options, 1):
         screen.write(f"  {number}  {option.label}")
@@ -160,8 +171,10 @@ def chosen(choice: Choice, line: str) -> str | None:
 class Asking:
     """One question being put: a permission takes one line, choices take one line each."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, asker: str = "") -> None:
         self.question = question
+        self._asker = asker
+        """Who asks, where it is not the lead."""
         self._answers: dict[str, str] = {}
 
     @property
@@ -177,11 +190,11 @@ class Asking:
     def show(self, screen: Screen) -> None:
         match self.question:
             case MayRun() as may_run:
-                show_permission(screen, may_run)
+                show_permission(screen, may_run, self._asker)
             case ApprovePlan() as plan:
-                show_plan(screen, plan)
+                show_plan(screen, plan, self._asker)
             case Choose() as choose:
-                show_choice(screen, self._choice(choose))
+                show_choice(screen, self._choice(choose), self._asker)
 
     def take(self, line: str) -> Answer | None:
         """The answer when the question is answered whole; None where more is to be asked."""

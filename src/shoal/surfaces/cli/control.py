@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from shoal.app.session import Session
@@ -12,6 +11,7 @@ from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
+from shoal.core.ids import LEAD
 from shoal.core.messages import Message, Text
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
@@ -19,7 +19,14 @@ from shoal.surfaces.cli.prompting import Prompting
 from shoal.surfaces.cli.sentences import named, say
 from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, incoming, refused
 
-REQUESTS = ("initialize", "interrupt", "set_permission_mode", "set_model")
+REQUESTS = (
+    "initialize",
+    "interrupt",
+    "set_permission_mode",
+    "set_model",
+    "stop_task",
+    "background_task",
+)
 
 
 class StreamInput:
@@ -29,13 +36,21 @@ class StreamInput:
     model answers waits: if that answer ends the turn, the prompt gets a turn and a result of its own.
     """
 
-    def __init__(self, session: Session, output: StreamOutput, prompting: Prompting | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        output: StreamOutput,
+        prompting: Prompting | None,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
         self._session = session
         self._prompting = prompting
         self._output = output
         self._waiting: deque[Message] = deque()
-        self._changed = asyncio.Event()
-        self._closed = False
+        self._changed = changed
+        self.closed = False
+        """No further prompt will come."""
         self._in_tools = False
         self._line = 0
         self.bad_lines = 0
@@ -50,8 +65,8 @@ class StreamInput:
 
     def close(self) -> None:
         """No further prompt is taken."""
-        self._closed = True
-        self._changed.set()
+        self.closed = True
+        self._changed()
         if self._prompting is not None:
             self._prompting.hang_up()
 
@@ -60,23 +75,23 @@ class StreamInput:
         self._waiting.clear()
         self.close()
 
-    async def prompt(self) -> Message | None:
-        """What to do next; None when stdin is closed and nothing waits."""
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to do next, or will never be."""
+        return bool(self._waiting) or self.closed
+
+    def take(self) -> Message | None:
+        """What to do next; None when nothing waits."""
         if late := self._session.unheard():
             return Message(role="user", content=tuple(Text(text=text) for text in late))
-        while not self._waiting:
-            if self._closed:
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        return self._waiting.popleft()
+        return self._waiting.popleft() if self._waiting else None
 
     def hear(self, event: Event) -> None:
         match event:
-            case AssistantSaid(tool_uses=calls):
+            case AssistantSaid(tool_uses=calls, agent=agent) if agent == LEAD:
                 self._in_tools = calls > 0
                 self._steer()
-            case RequestSent():
+            case RequestSent(agent=agent) if agent == LEAD:
                 self._in_tools = False
             case _:
                 pass
@@ -96,7 +111,7 @@ class StreamInput:
                         say(f"line {self._line} of stdin: left out, as not known here: {named(left_out)}")
                     self._waiting.append(message)
                     self._steer()
-                    self._changed.set()
+                    self._changed()
                 case Control() as control:
                     await self._output.send(await self._answer(control))
                 case Responded(id=question) as response:
@@ -125,9 +140,21 @@ class StreamInput:
                 self._session.set_mode(_mode(body.get("mode")))
             case "set_model":
                 await self._session.set_model(_model(body.get("model")))
+            case "stop_task":
+                await self._session.stop_task(_task(body.get("task_id")))
+            case "background_task":
+                task = body.get("task_id")
+                moved = self._session.move_to_background(None if task is None else _task(task))
+                return {"moved": list(moved)}
             case _:
                 raise BadLine(f"{subtype!r} is not a request known here; known are {named(REQUESTS)}")
         return None
+
+
+def _task(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise BadLine('it needs "task_id": the id of an agent or of a background shell')
+    return name
 
 
 def _model(name: object) -> str:

@@ -116,11 +116,14 @@ def _introduce(screen: Screen, task: str) -> None:
 async def _shown(screen: Screen, session: Session, task: str) -> Finished:
     from shoal.core.events import Finished
     from shoal.surfaces.cli.activity import Activity
-    from shoal.surfaces.cli.progress import LiveLine
+    from shoal.surfaces.cli.paint import painted
+    from shoal.surfaces.cli.progress import LiveRows
     from shoal.surfaces.cli.telling import Telling
 
     telling, activity = Telling(screen), Activity(session.agent.clock)
-    line = LiveLine(screen, activity, above=[""])
+    rows = LiveRows(
+        screen, lambda columns: ["", painted(activity.line(columns), DIM, colours=screen.colours)]
+    )
     try:
         async for event in session.run(task):
             activity.hear(event)
@@ -128,7 +131,7 @@ async def _shown(screen: Screen, session: Session, task: str) -> Finished:
             if isinstance(event, Finished):
                 return event
     finally:
-        line.close()
+        rows.close()
     raise AssertionError("a turn ends with Finished")
 
 

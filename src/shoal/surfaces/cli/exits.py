@@ -29,7 +29,7 @@ IN_HELP = (
     ("1", "an error, told on stderr"),
     ("2", "wrong usage"),
     ("3", "the turn or budget limit is reached"),
-    ("4", "stopped by the deadline"),
+    ("4", "the deadline passed, or agents were stopped before they were done"),
     ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
 )
 

@@ -6,20 +6,27 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.app.session import Session
+from shoal.app.session import Session, Turn
+from shoal.core.agents import Glimpse
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished
-from shoal.core.messages import Message
+from shoal.core.ids import LEAD
 from shoal.core.questions import Denied, MayRun
 from shoal.surfaces.cli import exits, sentences
+from shoal.surfaces.cli.feed import Feed
 from shoal.surfaces.cli.output import Output, StreamOutput, Wanted, output_for
 from shoal.surfaces.cli.sentences import say
 from shoal.surfaces.cli.signals import Signals
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.stdout import ReaderGone, Stdout
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.control import StreamInput
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -74,7 +81,11 @@ class _Run:
         self._session = session
         self._output = output
         self._signals = signals
+        self._feed = Feed(session)
+        self._standings = Standings()
         self._reason: EndReason = "done"
+        self._stopped: tuple[Glimpse, ...] = ()
+        """Agents that were ended before they were done."""
         self._asked: dict[str, MayRun] = {}
         self._refused: list[MayRun] = []
         """Calls of this turn that were not run because nobody could be asked."""
@@ -82,18 +93,57 @@ class _Run:
     async def work(self) -> int:
         for note in self._session.notes:
             say(note)
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._signals.interrupting(self._session))
-            if self._job.prompt is not None:
-                await self._turn(self._job.prompt)
-                lines_lost = 0
-            else:
-                lines_lost = await self._turns_from_stdin(group)
-            watching.cancel()
+        lines_lost = 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = (
+                    group.create_task(self._signals.interrupting(self._session)),
+                    group.create_task(self._wake_when_stopped()),
+                )
+                if self._job.prompt is not None:
+                    await self._turn(self._session.run(self._job.prompt))
+                    while self._reason == "done" and (turn := await self._woken_turn(group)) is not None:
+                        await self._turn(turn)
+                else:
+                    lines_lost = await self._turns_from_stdin(group)
+                await self._end_what_runs()
+                for task in watching:
+                    task.cancel()
+        except asyncio.CancelledError:
+            # A signal between turns: what is at work ends with the session.
+            now = self._session.agent.clock.monotonic()
+            self._tell_stopped(tuple(run.glimpse(now) for run in self._session.parts.crew.at_work()))
+            await self._output.close()
+            raise
         await self._output.close()
         if self._signals.received:
             return self._signals.exit_code
-        return exits.of_reason(self._reason) or (exits.ERROR if lines_lost else exits.OK)
+        return (
+            exits.of_reason(self._reason)
+            or (exits.STOPPED if self._stopped else exits.OK)
+            or (exits.ERROR if lines_lost else exits.OK)
+        )
+
+    async def _wake_when_stopped(self) -> None:
+        """By another process, through the run's control socket."""
+        await self._session.stopping.wait()
+        self._feed.wake()
+
+    async def _woken_turn(self, group: asyncio.TaskGroup) -> Turn | None:
+        """The turn that what arrives asks for, once nothing else does; None when nothing will come."""
+        return await self._between(group.create_task(self._session.next_turn()), lambda: False)
+
+    async def _between(self, coming: asyncio.Task[Turn | None], otherwise: Callable[[], bool]) -> Turn | None:
+        """Tell what agents do until the turn comes; None where it is not waited for any longer."""
+        coming.add_done_callback(lambda _: self._feed.wake())
+        with self._progress() as hear:
+            while not (coming.done() or otherwise() or self._session.stopping.is_set()):
+                await self._feed.news()
+                await self._catch_up(hear)
+        if not coming.done():
+            coming.cancel()
+            await asyncio.wait([coming])
+        return None if coming.cancelled() else coming.result()
 
     async def _turns_from_stdin(self, group: asyncio.TaskGroup) -> int:
         """How many lines of input could not be used."""
@@ -102,30 +152,78 @@ class _Run:
 
         assert isinstance(self._output, StreamOutput)
         prompting = Prompting(self._session, self._output) if self._job.options.attended else None
-        source = StreamInput(self._session, self._output, prompting)
+        source = StreamInput(self._session, self._output, prompting, changed=self._feed.wake)
         listening = [group.create_task(source.read()), group.create_task(source.close_when_stopped())]
         if prompting is not None:
             listening.append(group.create_task(prompting.ask()))
-        while not self._signals.received and (prompt := await source.prompt()) is not None:
-            await self._turn(prompt, source.hear)
+        while not self._signals.received and (turn := await self._turn_for(source, group)) is not None:
+            await self._turn(turn, source.hear)
             source.ended()
         for task in listening:
             task.cancel()
         return source.bad_lines
 
-    async def _turn(self, prompt: str | Message, overhear: Callable[[Event], None] | None = None) -> None:
+    async def _turn_for(self, source: StreamInput, group: asyncio.TaskGroup) -> Turn | None:
+        """For the next prompt, or for what arrives while none waits; None when there will be no more."""
+        while True:
+            if (prompt := source.take()) is not None:
+                return self._session.run(prompt)
+            await self._rest_if_quiet()
+            if source.closed:
+                goes_on = self._reason in ("done", "interrupted")
+                return await self._woken_turn(group) if goes_on else None
+            coming = group.create_task(self._session.next_turn(wait_for_people=True))
+            turn = await self._between(coming, lambda: source.ready)
+            if turn is not None or self._session.cut_short:
+                return turn
+            if not source.ready and self._session.parts.queue.size(LEAD):
+                # The deadline has passed: what waits gets no turn any more.
+                return None
+
+    async def _turn(self, turn: Turn, overhear: Callable[[Event], None] | None = None) -> None:
         await self._output.begin(self._session)
         with self._progress() as hear:
-            async for event in self._session.run(prompt):
-                hear(event)
-                self._note_refusals(event)
-                if overhear is not None:
-                    overhear(event)
+            async for event in turn:
+                await self._catch_up(hear, overhear)
                 if isinstance(event, Finished):
                     finished = event
-                else:
-                    await self._output.hear(event)
         await self._ended(finished)
+        await self._rest_if_quiet()
+
+    async def _rest_if_quiet(self) -> None:
+        """A program that answers questions keeps its end open until it hears of rest."""
+        if not self._session.parts.crew.working and not self._session.parts.queue.size(LEAD):
+            await self._output.rest()
+
+    async def _catch_up(
+        self, hear: Callable[[Event], None], overhear: Callable[[Event], None] | None = None
+    ) -> None:
+        for event in self._feed.taken():
+            self._standings.hear(event, self._session.agent.clock.monotonic())
+            hear(event)
+            self._note_refusals(event)
+            if overhear is not None:
+                overhear(event)
+            if not isinstance(event, Finished):
+                await self._output.hear(event)
+
+    async def _end_what_runs(self) -> None:
+        """Nothing goes on without the run, and what is ended before it was done is told."""
+        stopped = await self._session.parts.crew.stop_all("the run ended before it was done")
+        self._tell_stopped(self._session.cut_short + stopped)
+        shells = await self._session.parts.shells.stop_all()
+        if shells:
+            say(sentences.ended_shells([(shell.id, shell.command) for shell in shells]))
+        await self._catch_up(lambda _: None)
+        await self._output.rest()
+
+    def _tell_stopped(self, stopped: tuple[Glimpse, ...]) -> None:
+        self._stopped = stopped
+        if not stopped:
+            return
+        say(sentences.stopped_agents(stopped))
+        if self._reason == "done" and self._job.options.persist:
+            say(sentences.how_to_go_on(self._session.id))
 
     def _note_refusals(self, event: Event) -> None:
         match event:
@@ -143,7 +241,7 @@ class _Run:
             return
         from shoal.surfaces.cli.progress import progress_for
 
-        progress = progress_for(sys.stderr, self._session.agent.clock)
+        progress = progress_for(sys.stderr, self._session.agent.clock, self._standings)
         try:
             yield progress.hear
         finally:

@@ -13,6 +13,7 @@ from msgspec import structs
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
+from shoal.surfaces.cli.sentences import stopped_agents
 from shoal.surfaces.cli.slash import COMMANDS
 from shoal.surfaces.cli.talk import Talk
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from shoal.app.options import Options
     from shoal.app.session import Session
+    from shoal.core.agents import Glimpse
     from shoal.core.messages import Message
 
 
@@ -74,7 +76,7 @@ async def converse(options: Options, prompt: str | None, home: Path) -> int:
                 _greet(screen, session)
                 talk = Talk(session, screen, place)
                 outcome = await talk.go(prompt)
-                _farewell(screen, session)
+                _farewell(screen, session, await session.stop_agents())
             if outcome == "ended":
                 return talk.status
             prompt = None
@@ -101,8 +103,11 @@ def _recall(screen: Screen, messages: Sequence[Message]) -> None:
         screen.write(f"{cut(one_line(said), RECALLED)}\n\n", DIM)
 
 
-def _farewell(screen: Screen, session: Session) -> None:
+def _farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
     screen.fresh_line()
+    if stopped:
+        screen.write(f"{stopped_agents(stopped)}\n", YELLOW)
+        screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
     if session.turn == 0:
         return
     purse = session.agent.purse.tree

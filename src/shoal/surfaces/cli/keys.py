@@ -28,7 +28,7 @@ _CONTROLS = {
     "\r": "enter",
     "\n": "enter",
     "\x01": "home",
-    "\x02": "left",
+    "\x02": "to-background",
     "\x03": "interrupt",
     "\x04": "end-of-input",
     "\x05": "end",

@@ -79,10 +79,25 @@ COMMANDS = {
             """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
         ),
     ),
+    "ps": SubCommand(
+        "shoal.surfaces.cli.ps",
+        "List the agents of live runs.",
+        ("shoal ps", "shoal ps 3f2a", "shoal ps --json | jq '.[] | select(.question != null)'"),
+    ),
+    "send": SubCommand(
+        "shoal.surfaces.cli.send",
+        "Say something to an agent of a live run.",
+        ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
+    ),
     "sessions": SubCommand(
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "stop": SubCommand(
+        "shoal.surfaces.cli.stop",
+        "Stop a live run, or one of its agents.",
+        ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
     ),
     "task": SubCommand(
         "shoal.surfaces.cli.task",
@@ -113,6 +128,16 @@ COMMANDS = {
         "shoal.surfaces.cli.watch",
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
+    "worktree": SubCommand(
+        "shoal.surfaces.cli.worktree",
+        "Bring back what agents did in worktrees.",
+        (
+            "shoal worktree ls",
+            "shoal worktree show agent-a1b2c3d4",
+            "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
+        ),
     ),
 }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, count, one_line
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
 _NOTE = re.compile(r"\[.*\]")
@@ -21,6 +21,10 @@ def outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, st
         return f"✗ {one_line(_first_line(text))}", RED
     if isinstance(facts.get("added"), int):
         return f"+{facts['added']} −{facts.get('removed', 0)}", GREEN
+    return _came_to(tool, text, facts)
+
+
+def _came_to(tool: str, text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
     match tool:
         case "Edit" | "Write" | "NotebookEdit":
             return "changed", GREEN
@@ -31,8 +35,18 @@ def outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, st
         case "TodoWrite" if isinstance(facts.get("todos"), list):
             done = sum(todo.get("status") == "completed" for todo in facts["todos"])
             return f"{done} of {len(facts['todos'])} done", DIM
+        case "Agent" if isinstance(facts.get("status"), str):
+            return _reported(facts, facts["status"])
         case _:
             return one_line(_first_line(text)), DIM
+
+
+def _reported(facts: Mapping[str, Any], status: str) -> tuple[str, str]:
+    if status == "async_launched":
+        return "→ works in the background", DIM
+    calls, tokens = int(facts.get("totalToolUseCount") or 0), int(facts.get("totalTokens") or 0)
+    took = f"{_many(calls, 'call')} · {count(tokens)} tokens"
+    return (f"→ done · {took}", GREEN) if status == "completed" else (f"✗ {status} · {took}", RED)
 
 
 def todo_lines(data: Any) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
     BudgetWarned,
     ConversationCompacted,
     Event,
@@ -15,10 +17,13 @@ from shoal.core.events import (
     Heard,
     MessageAdded,
     PermissionDenied,
+    ToolStarted,
 )
+from shoal.core.ids import LEAD
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
 from shoal.surfaces.cli import sentences
+from shoal.surfaces.cli.standing import Standing, Standings
 from shoal.surfaces.cli.stdout import Stdout
 from shoal.wire import stream_json
 from shoal.wire.content import dump
@@ -38,6 +43,10 @@ class Output(Protocol):
 
     async def end(self, finished: Finished) -> None:
         """The turn is over."""
+        ...
+
+    async def rest(self) -> None:
+        """No turn runs, no agent is at work, and nothing waits."""
         ...
 
     async def fail(self, why: str) -> None:
@@ -68,27 +77,32 @@ def output_for(wanted: Wanted, stdout: Stdout) -> Output:
 
 
 class TextOutput:
-    """The final text and nothing else; what went wrong is for stderr."""
+    """The text of the last turn that said any, and nothing else; what went wrong is for stderr."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
+        self._text = ""
 
     async def begin(self, session: Session) -> None: ...
 
     async def hear(self, event: Event) -> None: ...
 
     async def end(self, finished: Finished) -> None:
-        if finished.text:
-            text = finished.text if finished.text.endswith("\n") else f"{finished.text}\n"
-            await self._stdout.write(text.encode("utf-8", "replace"))
+        self._text = finished.text or self._text
+
+    async def rest(self) -> None: ...
 
     async def fail(self, why: str) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        text, self._text = self._text, ""
+        if text:
+            text = text if text.endswith("\n") else f"{text}\n"
+            await self._stdout.write(text.encode("utf-8", "replace"))
 
 
 class _Turn:
-    """What the result has to say about the turn beside its `Finished`."""
+    """What the result has to say about the turn beside its `Finished`, agents in the background included."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -100,7 +114,8 @@ class _Turn:
         match event:
             case MessageAdded(message=message, stop_reason=stop_reason):
                 self._inputs.update({call.id: call.input for call in message.tool_uses})
-                self.stop_reason = stop_reason or self.stop_reason
+                if event.agent == LEAD:
+                    self.stop_reason = stop_reason or self.stop_reason
             case PermissionDenied(call=call, tool=tool):
                 denial = stream_json.Denial(
                     tool_name=tool, tool_use_id=call, tool_input=self._inputs.get(call, {})
@@ -158,7 +173,7 @@ class JsonOutput:
         self._result: stream_json.Result | None = None
 
     async def begin(self, session: Session) -> None:
-        self._turn = _Turn(session)
+        self._turn = self._turn or _Turn(session)
 
     async def hear(self, event: Event) -> None:
         assert self._turn is not None
@@ -167,6 +182,10 @@ class JsonOutput:
     async def end(self, finished: Finished) -> None:
         assert self._turn is not None
         self._result = self._turn.result(finished)
+        # What happens before the next turn begins belongs to that one.
+        self._turn = _Turn(self._turn.session)
+
+    async def rest(self) -> None: ...
 
     async def fail(self, why: str) -> None:
         self._result = _no_result(why)
@@ -184,12 +203,14 @@ class StreamOutput:
         self._stdout = stdout
         self._wanted = wanted
         self._turn: _Turn | None = None
+        self._standings = Standings()
+        self._state: stream_json.State = "idle"
 
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
 
     async def begin(self, session: Session) -> None:
-        self._turn = _Turn(session)
+        self._turn = self._turn or _Turn(session)
         await self.state("running")
         await self.send(_init(session))
 
@@ -197,14 +218,21 @@ class StreamOutput:
         assert self._turn is not None
         self._turn.hear(event)
         session = self._turn.session.id
+        speaker = self._standings.hear(event, self._turn.session.agent.clock.monotonic())
         match event:
             case MessageAdded():
                 if self._shown(event):
-                    await self.send(stream_json.message_line(event, session))
+                    await self.send(stream_json.message_line(event, session, parent=speaker.call or None))
             case Heard(kind="text" | "thinking" as kind, text=text) if self._wanted.partial_messages:
-                piece = stream_json.delta_event(kind, text)
-                line = stream_json.StreamEvent(event=piece, session_id=session, uuid=str(uuid.uuid4()))
+                line = stream_json.StreamEvent(
+                    event=stream_json.delta_event(kind, text),
+                    parent_tool_use_id=speaker.call or None,
+                    session_id=session,
+                    uuid=str(uuid.uuid4()),
+                )
                 await self.send(line)
+            case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD:
+                await self.send(_task_line(event, speaker, session))
             case ConversationCompacted(trigger=trigger, tokens_before=tokens):
                 facts = {"trigger": trigger, "pre_tokens": tokens}
                 boundary = stream_json.CompactBoundary(
@@ -219,6 +247,9 @@ class StreamOutput:
     async def end(self, finished: Finished) -> None:
         assert self._turn is not None
         await self.send(self._turn.result(finished))
+        self._turn = _Turn(self._turn.session)
+
+    async def rest(self) -> None:
         await self.state("idle")
 
     async def fail(self, why: str) -> None:
@@ -233,10 +264,44 @@ class StreamOutput:
         return any(isinstance(block, ToolResult) for block in added.message.content)
 
     async def state(self, state: stream_json.State) -> None:
-        """Told only to a program that feeds us."""
-        if self._wanted.states and self._turn is not None:
+        """Told only to a program that feeds us, and only when it changes."""
+        if self._wanted.states and self._turn is not None and state != self._state:
+            self._state = state
             session = self._turn.session.id
             await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
+
+
+def _task_line(
+    event: AgentStarted | AgentEnded | ToolStarted, agent: Standing, session: str
+) -> stream_json.Line:
+    call, identity = agent.call or None, str(uuid.uuid4())
+    match event:
+        case AgentStarted():
+            return stream_json.TaskStarted(
+                task_id=event.agent,
+                description=event.description,
+                tool_use_id=call,
+                subagent_type=event.kind,
+                is_background=event.background,
+                session_id=session,
+                uuid=identity,
+            )
+        case AgentEnded(completion=completion):
+            return stream_json.task_notification(completion, call=call, session=session, uuid=identity)
+        case ToolStarted(tool=tool):
+            return stream_json.TaskProgress(
+                task_id=event.agent,
+                description=agent.doing,
+                tool_use_id=call,
+                last_tool_name=tool,
+                usage=stream_json.TaskUsage(
+                    total_tokens=agent.tokens,
+                    tool_uses=agent.tool_calls,
+                    duration_ms=round((agent.heard - agent.since) * 1000),
+                ),
+                session_id=session,
+                uuid=identity,
+            )
 
 
 def _budget_warning(warned: BudgetWarned, session: str) -> stream_json.BudgetWarning:
@@ -256,7 +321,7 @@ def _init(session: Session) -> stream_json.Init:
     return stream_json.Init(
         cwd=str(parts.workspace.root),
         session_id=session.id,
-        tools=tuple(agent.tools),
+        tools=stream_json.tool_names(agent.tools),
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 from shoal.core.clock import Clock
@@ -17,10 +17,13 @@ from shoal.core.events import (
     ToolFinished,
     ToolStarted,
 )
+from shoal.core.ids import LEAD
 from shoal.surfaces.cli.activity import Activity
+from shoal.surfaces.cli.agent_rows import agent_rows, agent_words
 from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
 from shoal.surfaces.cli.sentences import budget_warning
+from shoal.surfaces.cli.standing import Standings
 
 BETWEEN_DRAWINGS = 0.1
 _WIDEST_PREVIEW = 100
@@ -32,18 +35,22 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
-def progress_for(stream: TextIO, clock: Clock) -> Progress:
-    """To be fed with every event of a turn, and closed before anything else is written."""
-    return _LiveProgress(stream, clock) if is_live(stream) else _PlainProgress(stream)
+def progress_for(stream: TextIO, clock: Clock, standings: Standings) -> Progress:
+    """To be fed with every event of a turn, and closed before anything else is written.
+
+    `standings` has heard each event before.
+    """
+    if is_live(stream):
+        return _LiveProgress(stream, clock, standings)
+    return _PlainProgress(stream, standings)
 
 
-class LiveLine:
-    """What is being done, as the last row of a screen, drawn anew until `close`."""
+class LiveRows:
+    """What is being done, as the last rows of a screen, drawn anew until `close`."""
 
-    def __init__(self, screen: Screen, activity: Activity, *, above: Sequence[str] = ()) -> None:
+    def __init__(self, screen: Screen, rows: Callable[[int], Sequence[str]]) -> None:
         self._screen = screen
-        self._activity = activity
-        self._above = above
+        self._rows = rows
         self._ticking: asyncio.Handle = asyncio.get_running_loop().call_soon(self._tick)
 
     def close(self) -> None:
@@ -52,44 +59,65 @@ class LiveLine:
 
     def _tick(self) -> None:
         # By time, not by event: a fast stream costs no more than a slow one, and a silent one counts on.
-        line = self._activity.line(self._screen.columns)
-        self._screen.bottom([*self._above, painted(line, DIM, colours=self._screen.colours)])
+        self._screen.bottom(self._rows(self._screen.columns))
         self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)
 
 
 class _LiveProgress:
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, clock: Clock, standings: Standings) -> None:
         self._screen = LiveScreen(stream)
+        self._clock = clock
+        self._standings = standings
         self._activity = Activity(clock)
-        self._line: LiveLine | None = None
+        self._in_turn = False
+        self._rows = LiveRows(self._screen, self._drawn) if standings.at_work() else None
 
     def hear(self, event: Event) -> None:
-        if (told := _told(event)) is not None and not isinstance(event, ToolStarted | ToolFinished):
+        told = _told(event, self._standings)
+        if told is not None and not isinstance(event, ToolStarted | ToolFinished):
             self._screen.write(f"{told}\n", DIM)
         self._activity.hear(event)
-        if self._line is None:
-            self._line = LiveLine(self._screen, self._activity)
+        self._in_turn = self._in_turn or event.agent == LEAD
+        if self._rows is None:
+            self._rows = LiveRows(self._screen, self._drawn)
 
     def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._rows is not None:
+            self._rows.close()
         self._screen.close()
+
+    def _drawn(self, columns: int) -> list[str]:
+        colours = self._screen.colours
+        agents = agent_rows(self._standings.at_work(), self._clock.monotonic(), columns, colours=colours)
+        lead = [painted(self._activity.line(columns), DIM, colours=colours)] if self._in_turn else []
+        return [*lead, *agents]
 
 
 class _PlainProgress:
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, standings: Standings) -> None:
         self._screen = PlainScreen(stream)
+        self._standings = standings
 
     def hear(self, event: Event) -> None:
         # Here the failed call's own line says why it was not run.
-        if (told := _told(event)) is not None and not isinstance(event, PermissionDenied):
+        told = _told(event, self._standings)
+        if told is not None and not isinstance(event, PermissionDenied):
             self._screen.write(f"{told}\n")
 
     def close(self) -> None:
         self._screen.close()
 
 
-def _told(event: Event) -> str | None:
+def _told(event: Event, standings: Standings) -> str | None:
+    """Agents are named, the lead is not."""
+    it = standings.all.get(event.agent)
+    if it is not None and (words := agent_words(event, it)) is not None:
+        return words
+    words = _done(event)
+    return words if words is None or event.agent == LEAD else f"{standings.name(event.agent)}: {words}"
+
+
+def _done(event: Event) -> str | None:
     match event:
         case ToolStarted(tool=tool, preview=preview):
             return f"{tool} {cut(one_line(preview), _WIDEST_PREVIEW)}".rstrip()

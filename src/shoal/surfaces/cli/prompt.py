@@ -16,7 +16,7 @@ from shoal.surfaces.cli.history import append_history, read_history
 from shoal.surfaces.cli.keyboard import Keyboard
 from shoal.surfaces.cli.keys import Key, Press
 from shoal.surfaces.cli.line import Line
-from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, painted
+from shoal.surfaces.cli.paint import BOLD_CYAN, painted
 from shoal.surfaces.cli.screen import LiveScreen, Screen
 
 PROMPT = "› "
@@ -49,9 +49,15 @@ class Woken(Struct, frozen=True):
 Input: TypeAlias = Entered | Interrupted | HungUp | Woken
 
 
+def _nobody() -> bool:
+    return False
+
+
 class Prompt(Protocol):
     leaves_lines: bool
     """What was typed stays on the screen by itself, so it need not be shown again."""
+    to_background: Callable[[], bool]
+    """Called at Ctrl-B; where it moves nobody, the key means what it means in a line."""
 
     def open(self) -> None: ...
 
@@ -63,8 +69,8 @@ class Prompt(Protocol):
         """Let whoever waits for input look up."""
         ...
 
-    def status(self, line: Callable[[int], str] | None) -> None:
-        """A row above the prompt, drawn again ten times a second while it is there."""
+    def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
+        """Rows above the prompt, drawn again ten times a second while they are there."""
         ...
 
     def ask(self, question: str) -> None:
@@ -95,7 +101,8 @@ class LivePrompt:
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
         self._draft = ""
         self._asking = ""
-        self._status: Callable[[int], str] | None = None
+        self._status: Callable[[int], Sequence[str]] | None = None
+        self.to_background = _nobody
         self._ticking: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -113,12 +120,12 @@ class LivePrompt:
     def wake(self) -> None:
         self._inputs.put_nowait(Woken())
 
-    def status(self, line: Callable[[int], str] | None) -> None:
+    def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
-        self._status = line
-        self._tick() if line is not None else self._draw()
+        self._status = rows
+        self._tick() if rows is not None else self._draw()
 
     def ask(self, question: str) -> None:
         if not self._asking:
@@ -152,6 +159,9 @@ class LivePrompt:
                 self._inputs.put_nowait(HungUp())
             case Key("end-of-input"):
                 self._line.press(Key("delete"))
+            case Key("to-background"):
+                if not self.to_background():
+                    self._line.press(Key("left"))
             case Key("tab"):
                 self._line.complete(self._words)
             case Key("redraw"):
@@ -183,7 +193,7 @@ class LivePrompt:
         rows, row = rows[first : first + _MOST_ROWS], row - first
         if first == 0:
             rows[0] = painted(prompt, BOLD_CYAN, colours=colours) + rows[0][len(prompt) :]
-        above = [] if self._status is None else [painted(self._status(columns), DIM, colours=colours)]
+        above = () if self._status is None else self._status(columns)
         self._screen.bottom([*above, *rows], (row + len(above), column))
 
 
@@ -194,6 +204,7 @@ class PlainPrompt:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
+        self.to_background = _nobody
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
         self._rest = b""
         self._draft = ""
@@ -218,7 +229,7 @@ class PlainPrompt:
     def wake(self) -> None:
         self._inputs.put_nowait(Woken())
 
-    def status(self, line: Callable[[int], str] | None) -> None:
+    def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
         """There is no place for it."""
 
     def ask(self, question: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
+from shoal.core.agents import Glimpse
 from shoal.core.caps import Limit, amount
 from shoal.core.events import BudgetWarned, Finished
 from shoal.core.questions import MayRun
@@ -105,6 +106,28 @@ def budget_warning(warned: BudgetWarned) -> str:
     whose = f" of {warned.whose}" if warned.whose else ""
     spent, of = amount(warned.limit, warned.spent), amount(warned.limit, warned.of)
     return f"{warned.percent} % of the budget{whose} is spent: {spent} of {of}"
+
+
+def stopped_agents(stopped: Sequence[Glimpse]) -> str:
+    """Agents that were ended before they were done, and how far each was."""
+    from shoal.surfaces.cli.paint import count, cut, one_line, seconds
+
+    lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
+    for each in stopped:
+        calls = f"{each.tool_calls} tool call{'' if each.tool_calls == 1 else 's'}"
+        lines.append(
+            f"  {each.agent}  {one_line(each.name or each.kind)}: {cut(one_line(each.description), 60)} "
+            f"({calls}, {count(each.tokens)} tokens, {seconds(each.seconds)}; output: {each.output})"
+        )
+    return "\n".join(lines)
+
+
+def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
+    """Background shells, by id and command, that were still running at the end."""
+    from shoal.surfaces.cli.paint import cut, one_line
+
+    lines = [f"  {identity}  {cut(one_line(command), 80)}" for identity, command in shells]
+    return "\n".join(("Still running in the background, and ended now:", *lines))
 
 
 def how_to_go_on(session: str) -> str:

@@ -52,6 +52,7 @@ async def _help(talk: Talk, _: str) -> None:
             talk.screen.write(f"{command.help}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
+            "  Ctrl-B lets agents that are waited for go on in the background.\n"
             "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
             DIM,
         )
@@ -100,6 +101,12 @@ async def _rewind(talk: Talk, turn: str) -> None:
         talk.telling.note(line, style)
 
 
+async def _agents(talk: Talk, words: str) -> None:
+    from shoal.surfaces.cli.slash_agents import agents
+
+    await agents(talk, words)
+
+
 async def _clear(talk: Talk, _: str) -> None:
     talk.end("cleared")
 
@@ -110,6 +117,14 @@ async def _exit(talk: Talk, _: str) -> None:
 
 COMMANDS = (
     Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
+    Command(
+        name="/agents",
+        usage="/agents [stop ID]",
+        help="who is at work; also stop all, show, send, background",
+        run=_agents,
+        at_once=True,
+    ),
+    Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),

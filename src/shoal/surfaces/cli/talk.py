@@ -8,17 +8,21 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shoal.core.errors import ShoalError
-from shoal.core.events import Answered, Asked, Event, Finished
+from shoal.core.events import Answered, Event, Finished
+from shoal.core.ids import LEAD
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
+from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
-from shoal.surfaces.cli.paint import BOLD_CYAN, RED, YELLOW, one_line
+from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt, Woken
 from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session import Session, Turn
 
 AGAIN = 2.0
 """Seconds within which a second Ctrl-C ends the program."""
@@ -32,32 +36,92 @@ class Talk:
     def __init__(self, session: Session, screen: Screen, prompt: Prompt) -> None:
         self.session = session
         self.screen = screen
-        self.telling = Telling(screen)
+        self.standings = Standings()
+        self.telling = Telling(screen, standings=self.standings)
+        self._feed = Feed(session)
         self._prompt = prompt
+        self._prompt.to_background = self._move_to_background
         self._clock = session.agent.clock
+        self._activity: Activity | None = None
+        self._idle = asyncio.Event()
+        """Nothing is under way and nobody waits for an answer: what arrives may be taken up."""
         self._questions: deque[Asking] = deque()
         self._answering: asyncio.Future[str] | None = None
         self._under_way: asyncio.Task[None] | None = None
         self._waiting: list[str] = []
         self._interrupted_at = float("-inf")
-        self._stopped = False
+        self._stopped = self._has_status = self._late = False
         self._outcome: Outcome | None = None
         self.status = 0
 
     async def go(self, first: str | None = None) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
+            self._look_around()
             if first:
-                self._show_prompt(first)
-                self._start(self._turn(first))
-            stopping = tasks.create_task(self._until_stopped())
+                self._say(first)
+            beside = (self._until_stopped(), self._tell(), self._put_questions(), self._take_up_arrivals())
+            running = [tasks.create_task(each) for each in beside]
             while self._outcome is None:
                 self._take(await self._prompt.input())
-            stopping.cancel()
+            for task in running:
+                task.cancel()
             self._prompt.asked()
             if self._under_way is not None:
                 self._under_way.cancel()
+        self._feed.close()
+        self._prompt.status(None)
         return self._outcome
+
+    async def _tell(self) -> None:
+        """What happens while nobody reads a turn."""
+        while True:
+            self._catch_up()
+            await self._feed.news()
+
+    async def _put_questions(self) -> None:
+        """Those of every agent, whether the lead works or not."""
+        async for question in self.session.parts.desk.incoming():
+            self._catch_up()
+            asker = "" if question.agent == LEAD else self.standings.described(question.agent)
+            self._questions.append(Asking(question, asker))
+            self._look_around()
+            if len(self._questions) == 1 and self._answering is None:
+                self._put_question()
+
+    async def _take_up_arrivals(self) -> None:
+        """A turn starts by itself when something came and the person is not in the middle of an answer."""
+        while not self._late:
+            await self._idle.wait()
+            await self.session.parts.queue.arrival(LEAD)
+            if self._idle.is_set():
+                self._start(self._woken_turn())
+
+    def _look_around(self) -> None:
+        if self._under_way is None and not self._questions and self._answering is None:
+            self._idle.set()
+        else:
+            self._idle.clear()
+        shown = self._activity is not None or bool(self.standings.at_work())
+        if shown != self._has_status:
+            self._has_status = shown
+            self._prompt.status(self._rows if shown else None)
+
+    def _rows(self, columns: int) -> list[str]:
+        """The lead, each agent that is waited for, and how many work in the background."""
+        colours, now = self.screen.colours, self._clock.monotonic()
+        at_work = self.standings.at_work()
+        waited_for = [each for each in at_work if not each.background]
+        rows = [] if self._activity is None else [self._activity.line(columns)]
+        behind = sum(each.background for each in at_work)
+        if behind:
+            many = "1 agent works" if behind == 1 else f"{behind} agents work"
+            rows.append(cut(f"{many} in the background · /agents shows who", columns))
+        rows = [painted(row, DIM, colours=colours) for row in rows]
+        return [*rows[:1], *agent_rows(waited_for, now, columns, colours=colours), *rows[1:]]
+
+    def _move_to_background(self) -> bool:
+        return bool(self.session.move_to_background())
 
     async def _until_stopped(self) -> None:
         """By another process, through the run's control socket."""
@@ -72,12 +136,16 @@ class Talk:
     async def ask(self, label: str) -> str:
         """The next line typed, as an answer to the program's own question."""
         self._answering = asyncio.get_running_loop().create_future()
+        self._look_around()
         self._prompt.ask(label)
         try:
             return await self._answering
         finally:
             self._answering = None
             self._prompt.asked()
+            self._look_around()
+            if self._questions:
+                self._put_question()
 
     def _take(self, given: Input) -> None:
         match given:
@@ -92,11 +160,11 @@ class Talk:
                 pass
 
     def _entered(self, text: str) -> None:
-        if self._questions:
-            self._answer(self._questions[0], text)
-        elif self._answering is not None:
+        if self._answering is not None:
             if not self._answering.done():
                 self._answering.set_result(text)
+        elif self._questions:
+            self._answer(self._questions[0], text)
         elif not text.strip():
             return
         elif slash.is_command(text):
@@ -106,7 +174,11 @@ class Talk:
             self._steer(text)
         else:
             self._show_typed(text)
-            self._start(self._turn(text))
+            self._start(self._turn(self.session.run(text)))
+
+    def _say(self, text: str) -> None:
+        self._show_prompt(text)
+        self._start(self._turn(self.session.run(text)))
 
     def _steer(self, text: str) -> None:
         if self.session.busy:
@@ -150,12 +222,11 @@ class Talk:
         self._stopped = False
         self._under_way = self._tasks.create_task(self._guarded(work))
         self._under_way.add_done_callback(self._over)
+        self._look_around()
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._under_way = None
-        self._questions.clear()
-        self._prompt.asked()
-        self._prompt.status(None)
+        self._under_way = self._activity = None
+        self._catch_up()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -166,8 +237,7 @@ class Talk:
         if self._stopped:
             self._prompt.offer(text)
         else:
-            self._show_prompt(text)
-            self._start(self._turn(text))
+            self._say(text)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -177,23 +247,36 @@ class Talk:
 
     def watch_activity(self) -> Activity:
         """Show above the prompt what is being done, until it is over."""
-        activity = Activity(self._clock)
-        self._prompt.status(activity.line)
+        activity = self._activity = Activity(self._clock)
+        self._look_around()
         return activity
 
-    async def _turn(self, text: str) -> None:
-        activity = self.watch_activity()
-        async for event in self.session.run(text):
-            activity.hear(event)
+    async def _woken_turn(self) -> None:
+        turn = await self.session.next_turn()
+        if turn is not None:
+            await self._turn(turn)
+        elif self.session.parts.queue.size(LEAD):
+            self._late = True
+            self.telling.note("The deadline has passed: what agents report is not taken up any more.", YELLOW)
+
+    async def _turn(self, turn: Turn) -> None:
+        self.watch_activity()
+        # Reading it keeps its agents from running far ahead of what is shown.
+        async for _ in turn:
+            self._catch_up()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        for event in self._feed.taken():
+            self.standings.hear(event, self._clock.monotonic())
+            if self._activity is not None:
+                self._activity.hear(event)
             self.telling.hear(event)
             self._hear(event)
+        self._look_around()
 
     def _hear(self, event: Event) -> None:
         match event:
-            case Asked(question=question):
-                self._questions.append(Asking(question))
-                if len(self._questions) == 1:
-                    self._put_question()
             case Answered(question=question):
                 self._answered(question)
             case Finished():
@@ -222,10 +305,11 @@ class Talk:
         """Here or at another surface: the first answer stands."""
         was_first = bool(self._questions) and self._questions[0].question.id == question
         self._questions = deque(each for each in self._questions if each.question.id != question)
-        if was_first:
+        if was_first and self._answering is None:
             self._prompt.asked()
             if self._questions:
                 self._put_question()
+        self._look_around()
 
     def _show_typed(self, text: str) -> None:
         if not self._prompt.leaves_lines:

@@ -27,18 +27,18 @@ from shoal.core.events import (
     TurnStarted,
     Undone,
 )
+from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
 from shoal.core.questions import (
     Allowed,
     Answer,
     Approved,
-    ApprovePlan,
-    Choose,
     Chosen,
     Denied,
-    MayRun,
     Question,
 )
+from shoal.surfaces.cli.agent_rows import agent_words, colour
+from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.outcomes import outcome, todo_lines
 from shoal.surfaces.cli.paint import (
     BOLD,
@@ -55,6 +55,7 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.sentences import budget_warning, ending
+from shoal.surfaces.cli.standing import Standing, Standings
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
@@ -73,8 +74,10 @@ class _Call(Struct):
 class Telling:
     """Fed with every event of a run, live or from its journal, which has previews alone."""
 
-    def __init__(self, screen: Screen, *, onlooker: bool = False) -> None:
+    def __init__(self, screen: Screen, *, onlooker: bool = False, standings: Standings | None = None) -> None:
         self._screen = screen
+        self._standings = standings or Standings()
+        """Has heard of each event before; it knows the agents' names."""
         self._onlooker = onlooker
         """One who looks on is told prompts and questions too; who takes part has seen or will see them."""
         self._calls: dict[str, _Call] = {}
@@ -88,6 +91,9 @@ class Telling:
         """What was said last is a whole answer: the next words begin another."""
 
     def hear(self, event: Event) -> None:
+        if event.agent != LEAD:
+            self._tell_of_agent(event)
+            return
         match event:
             case Heard(kind="tool_input"):
                 pass
@@ -103,6 +109,23 @@ class Telling:
                 self._said(preview)
             case _:
                 self._tell_rest(event)
+
+    def _tell_of_agent(self, event: Event) -> None:
+        """Others than the lead never speak here; that they start, end and ask is told in a line each."""
+        it = self._standings.all.get(event.agent) or Standing(event.agent, 0.0)
+        match event:
+            case Answered(answer=answer):
+                if (words := _answered(answer)) is not None:
+                    self.note(f"{it.who}: {words}")
+            case Asked(question=question) if self._onlooker:
+                self.note(f"? {it.who} waits for an answer: {wanted(question)}", YELLOW)
+            case Noted() | BudgetWarned() if (noted := _noted(event)) is not None:
+                self.note(*noted)
+            case _:
+                if (words := agent_words(event, it)) is not None:
+                    with self.aside():
+                        self._screen.write("● ", colour(it.color))
+                        self._screen.write(f"{words}\n")
 
     def note(self, text: str, style: str = DIM) -> None:
         """A line of the program's own, between what the agent says."""
@@ -149,7 +172,7 @@ class Telling:
             self._screen.take_back()
             self._open = None
         if self._onlooker:
-            self.note(f"? waits for an answer: {_wanted(question)}", YELLOW)
+            self.note(f"? waits for an answer: {wanted(question)}", YELLOW)
 
     def _say(self, voice: str, text: str) -> None:
         if self._voice != voice or self._whole:
@@ -245,16 +268,6 @@ def _noted(event: Event) -> tuple[str, str] | None:
             return one_line(budget_warning(event)), YELLOW
         case _:
             return None
-
-
-def _wanted(question: Question) -> str:
-    match question:
-        case MayRun(tool=tool):
-            return f"may {tool} run?"
-        case Choose():
-            return "which is it to be?"
-        case ApprovePlan():
-            return "is the plan good?"
 
 
 def _answered(answer: Answer) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
     Event,
     RequestSettled,
@@ -19,15 +19,18 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
 )
+from shoal.core.ids import LEAD
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
-from shoal.surfaces.cli.progress import LiveLine
+from shoal.surfaces.cli.agent_rows import detailed_rows
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line, painted
+from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen, screen_for
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run, Seen
+    from shoal.app.watching import Run, Sighting
 
 
 @click.command(
@@ -79,18 +82,18 @@ async def _print(run: Run) -> None:
     from shoal.app.watching import watch
     from shoal.wire.content import dump
 
-    async for seen in watch(run):
-        sys.stdout.buffer.write(dump(getattr(seen, "raw", seen)) + b"\n")
+    async for seen in watch(run, SystemClock()):
+        sys.stdout.buffer.write(dump(getattr(seen.event, "raw", seen.event)) + b"\n")
         sys.stdout.buffer.flush()
 
 
 async def _tell(run: Run) -> None:
     from shoal.app.watching import watch
 
-    screen = screen_for(sys.stdout)
-    onlooker = _Onlooker(screen, live=run.is_live)
+    screen, clock = screen_for(sys.stdout), SystemClock()
+    onlooker = _Onlooker(screen, clock, live=run.is_live)
     try:
-        async for seen in watch(run):
+        async for seen in watch(run, clock):
             onlooker.hear(seen)
     except asyncio.CancelledError:
         onlooker.close()
@@ -99,50 +102,62 @@ async def _tell(run: Run) -> None:
 
 
 class _Onlooker:
-    """Tells what is seen; while a turn of a live run goes on, what is being done stands below."""
+    """Tells what is seen; while anything in a live run goes on, who does what stands below."""
 
-    def __init__(self, screen: Screen, *, live: bool) -> None:
+    def __init__(self, screen: Screen, clock: Clock, *, live: bool) -> None:
         self._screen = screen
-        self._telling = Telling(screen, onlooker=True)
+        self._clock = clock
+        self._standings = Standings()
+        self._telling = Telling(screen, onlooker=True, standings=self._standings)
         self._live = live
-        self._activity = Activity(SystemClock())
-        self._line: LiveLine | None = None
+        self._activity = Activity(clock)
+        self._in_turn = False
+        self._rows: LiveRows | None = None
         self._usage = Usage()
         self._usd = 0.0
         self._ended = False
 
-    def hear(self, seen: Seen) -> None:
-        match seen:
+    def hear(self, seen: Sighting) -> None:
+        event = seen.event
+        if not isinstance(event, Event):
+            return
+        self._standings.hear(event, seen.at / 1000)
+        match event:
             case SessionStarted(session=session, model=model, cwd=cwd):
                 self._screen.fresh_line()
                 self._screen.write(f"session {session}", BOLD)
                 self._screen.write(f"  {model} · {cwd}\n", DIM)
             case TurnStarted():
-                self._turn(going_on=True)
+                self._activity, self._in_turn = Activity(self._clock), True
             case TurnEnded() | SessionEnded():
-                self._turn(going_on=False)
-                self._ended = isinstance(seen, SessionEnded)
+                self._in_turn = False
+                self._ended = isinstance(event, SessionEnded)
             case RequestSettled(usage=usage, cost_usd=cost):
                 self._usage, self._usd = self._usage + usage, self._usd + (cost or 0.0)
             case _:
                 pass
-        if isinstance(seen, Event):
-            self._activity.hear(seen)
-            self._telling.hear(seen)
+        self._activity.hear(event)
+        self._telling.hear(event)
+        self._draw(going_on=self._in_turn or bool(self._standings.at_work()))
 
     def close(self, *, over: bool = False) -> None:
         """`over`: nothing more will come. Otherwise the person stopped looking."""
-        self._turn(going_on=False)
+        self._draw(going_on=False)
         self._screen.fresh_line()
         if over and not self._ended:
             self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
         self._screen.write(f"\n  {count(self._usage.total_tokens)} tokens · {dollars(self._usd)}\n", DIM)
         self._screen.close()
 
-    def _turn(self, *, going_on: bool) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-        if going_on and self._live:
-            self._activity = Activity(SystemClock())
-            self._line = LiveLine(self._screen, self._activity)
+    def _draw(self, *, going_on: bool) -> None:
+        if going_on and self._live and self._rows is None:
+            self._rows = LiveRows(self._screen, self._drawn)
+        elif not going_on and self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def _drawn(self, columns: int) -> list[str]:
+        colours = self._screen.colours
+        lead = [painted(self._activity.line(columns), DIM, colours=colours)] if self._in_turn else []
+        agents = [each for each in self._standings.tree() if each.agent != LEAD and each.live]
+        return [*lead, *detailed_rows(agents, self._clock.now() / 1000, columns, colours=colours)]

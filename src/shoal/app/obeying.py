@@ -1,0 +1,58 @@
+"""What programs ask of a live run through its control socket, done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shoal.wire.control import (
+    Agents,
+    Background,
+    Command,
+    Interrupt,
+    Send,
+    SetModel,
+    SetPermissionMode,
+    Stop,
+    StopAgents,
+    StopTask,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+
+
+async def obey(session: Session, command: Command) -> Any:
+    match command:
+        case StopTask() | StopAgents() | Background() | Agents() | Send():
+            return await _with_agents(session, command)
+        case Interrupt():
+            return {"interrupted": await session.interrupt()}
+        case SetModel(model=name):
+            await session.set_model(name)
+            return {"model": session.agent.model.card.id}
+        case SetPermissionMode(mode=mode):
+            session.set_mode(mode)
+            return {"mode": mode}
+        case Stop():
+            session.stopping.set()
+            await session.interrupt()
+            return {"stopping": True}
+        case _:
+            usd = session.agent.purse.tree.usd
+            return {"session": session.id, "busy": session.busy, "turn": session.turn, "usd": usd}
+
+
+async def _with_agents(session: Session, command: StopTask | StopAgents | Background | Agents | Send) -> Any:
+    match command:
+        case StopTask(task_id=task):
+            return {"stopped": task, "description": await session.stop_task(task)}
+        case StopAgents():
+            return {"stopped": [each.agent for each in await session.stop_agents()]}
+        case Background(task_id=task):
+            return {"moved": session.move_to_background(task)}
+        case Agents():
+            return {"agents": [msgspec.to_builtins(each) for each in session.parts.crew.agents()]}
+        case Send(to=to, text=text):
+            return msgspec.to_builtins(await session.send(to, text))

@@ -1,0 +1,210 @@
+"""Where an agent works: beside its parent in the same files, or in a git worktree of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.app.confines import worktree_sandbox
+from shoal.app.settings import Settings
+from shoal.core.agents import KeptWork
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRefused, WorktreeError
+from shoal.core.events import FileChanged, Journaled
+from shoal.core.filenames import shown
+from shoal.core.ids import AgentId
+from shoal.core.sandbox import Sandbox
+from shoal.core.worktrees import Kept
+from shoal.runs.outfit import Newcomer
+from shoal.workspaces.local import LocalWorkspace
+from shoal.workspaces.repository import head_commit
+
+if TYPE_CHECKING:
+    from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
+    from shoal.workspaces.worktrees import Worktrees
+
+_COMMITS = 50
+
+
+async def _nothing() -> KeptWork | None:
+    return None
+
+
+class Secluded(Struct, kw_only=True):
+    """What rules keep the agent's commands from reading; its rules are made after its quarters."""
+
+    paths: Callable[[], Sequence[Path]] = tuple
+
+    def now(self) -> Sequence[Path]:
+        return self.paths()
+
+
+class Quarters(Struct, frozen=True, kw_only=True):
+    workspace: LocalWorkspace
+    sandbox: Sandbox | None = None
+    """Holds its commands in place of the session's."""
+    secluded: Secluded | None = None
+    main: Path | None = None
+    """The checkout that its worktree was made from, which it must leave alone."""
+    name: str = ""
+    told: str = ""
+    """What the agent must know about it."""
+    notes: tuple[str, ...] = ()
+    finish: Callable[[], Awaitable[KeptWork | None]] = _nothing
+    commits: Callable[[], Awaitable[tuple[str, ...]]]
+
+
+class Housing:
+    """Gives agents their quarters. `record` is the directory of the session's own record."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        record: Path,
+        clock: Clock,
+        *,
+        emit: Callable[[Journaled], None],
+        note: Callable[[str], None],
+        turn: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._record = record
+        self._clock = clock
+        self._emit = emit
+        self._note = note
+        self._turn = turn
+        self._worktrees: dict[Path, Worktrees] = {}
+
+    def beside(self, newcomer: Newcomer) -> Quarters:
+        """A view of its own of its parent's files."""
+        theirs = newcomer.parent.surroundings.workspace
+        assert isinstance(theirs, LocalWorkspace)
+        workspace = theirs.beside(self._changed(newcomer))
+        workspace.begin_turn(self._turn())
+        return Quarters(
+            workspace=workspace,
+            sandbox=newcomer.parent.surroundings.sandbox,
+            commits=self._commits(newcomer, workspace.root),
+        )
+
+    async def apart(self, newcomer: Newcomer, again: str = "") -> Quarters:
+        """A worktree of its own, or the one it had. Raises `AgentRefused` where isolation cannot hold."""
+        from shoal.workspaces.worktree import told_to_agent
+
+        theirs = newcomer.parent.surroundings.workspace
+        try:
+            worktrees = await self._of(theirs.root)
+            worktree = await self._made(worktrees, newcomer, again)
+            workspace = worktree.workspace(
+                granted=theirs.granted,
+                lent=(self._settings.home / "plans",),
+                changed=self._changed(newcomer),
+            )
+            secluded = Secluded()
+            sandbox = await self._sandbox(worktrees, worktree, workspace, secluded)
+        except WorktreeError as error:
+            raise AgentRefused(f"The agent was not started: it cannot have a worktree. {error}") from error
+        workspace.begin_turn(self._turn())
+
+        async def finish() -> KeptWork | None:
+            return await self._finished(worktrees, worktree)
+
+        return Quarters(
+            workspace=workspace,
+            sandbox=sandbox,
+            secluded=secluded,
+            main=worktree.record.checkout,
+            name=worktree.name,
+            told=told_to_agent(worktree),
+            notes=worktree.notes,
+            finish=finish,
+            commits=self._commits(newcomer, workspace.root, worktree.record.base),
+        )
+
+    def close(self) -> None:
+        for worktrees in self._worktrees.values():
+            worktrees.close()
+
+    async def _of(self, root: Path) -> Worktrees:
+        """Those of the repository; what dead processes left there is cleared first, once."""
+        if root not in self._worktrees:
+            from shoal.app.worktrees import worktrees_of
+
+            settings = self._settings
+            worktrees = self._worktrees[root] = worktrees_of(
+                root, home=settings.home, environ=settings.environ, clock=self._clock
+            )
+            for left in await worktrees.reap():
+                if isinstance(left, Kept):
+                    self._note(f"Work of an agent that was cut off is kept in {shown(left.path)}.")
+        return self._worktrees[root]
+
+    async def _made(self, worktrees: Worktrees, newcomer: Newcomer, again: str) -> Worktree:
+        session = newcomer.parent.identity.session
+        if again:
+            try:
+                return await worktrees.reopen(again, session=session)
+            except WorktreeError:
+                # Its work was merged or it had none: it goes on in a new one.
+                pass
+        return await worktrees.make(newcomer.agent, session=session)
+
+    async def _sandbox(
+        self, worktrees: Worktrees, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded
+    ) -> Sandbox:
+        try:
+            return await worktree_sandbox(
+                self._settings, worktree, workspace, self._record, self._note, secluded.now
+            )
+        except WorktreeError:
+            await worktrees.finish(worktree)
+            raise
+
+    async def _finished(self, worktrees: Worktrees, worktree: Worktree) -> KeptWork | None:
+        try:
+            done = await worktrees.finish(worktree)
+        except WorktreeError as error:
+            self._note(f"The worktree {shown(worktree.path)} is kept as it is: {error}")
+            return KeptWork(path=str(worktree.path), branch=worktree.record.branch)
+        if not isinstance(done, Kept):
+            return None
+        commits = 0 if done.work is None else done.work.commits
+        return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)
+
+    def _changed(self, newcomer: Newcomer) -> Callable[[int, Path], None]:
+        agent: AgentId = newcomer.agent
+
+        def changed(turn: int, path: Path) -> None:
+            newcomer.witness.changed(shown(path))
+            self._emit(FileChanged(agent=agent, turn=turn, path=shown(path)))
+
+        return changed
+
+    def _commits(
+        self, newcomer: Newcomer, root: Path, base: str | None = None
+    ) -> Callable[[], Awaitable[tuple[str, ...]]]:
+        """The commits made since it first used a shell; of agents that share a checkout, by any of them."""
+        before: list[str | None] = [base]
+
+        def remember() -> None:
+            before[0] = before[0] or head_commit(root)
+
+        newcomer.witness.before_shell = remember
+
+        async def commits() -> tuple[str, ...]:
+            since = before[0]
+            if since is None or head_commit(root) == since:
+                return ()
+            from shoal.workspaces.git import Git
+
+            git = Git(self._settings.environ, self._clock)
+            try:
+                said = await git("log", f"-{_COMMITS}", "--format=%h %s", f"{since}..HEAD", at=root)
+            except WorktreeError:
+                return ()
+            return tuple(said.text.splitlines())
+
+        return commits

@@ -1,0 +1,112 @@
+"""`shoal ps`: the agents of live runs, as their journals tell."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exits
+
+if TYPE_CHECKING:
+    from shoal.app.watching import Run
+    from shoal.surfaces.cli.standing import Standing, Standings
+
+
+@click.command("ps")
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As a JSON array, one object for each agent.")
+def command(*, session: str | None, as_json: bool) -> int:
+    """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
+    from shoal.core.clock import SystemClock
+
+    now = SystemClock().now() / 1000
+    found = [(run, standings_of(run)) for run in _chosen(session)]
+    if as_json:
+        from shoal.wire.content import dump
+
+        rows = [facts(run, each, now) for run, standings in found for each in standings.tree()]
+        click.echo(dump(rows))
+    elif found:
+        for run, standings in found:
+            _print(run, standings, now)
+    else:
+        click.echo("No run is live here.")
+    return exits.OK
+
+
+def _chosen(session: str | None) -> list[Run]:
+    import os
+    from pathlib import Path
+
+    from shoal.app.settings import find_home
+    from shoal.app.watching import find_run, live_runs
+
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
+    return live_runs(home, cwd) if session is None else [find_run(home, session)]
+
+
+def standings_of(run: Run) -> Standings:
+    from shoal.core.events import Event
+    from shoal.stores.files.journal import read_journal
+    from shoal.surfaces.cli.standing import Standings
+
+    standings = Standings()
+    live = run.is_live
+    for recorded in read_journal(run.journal):
+        if isinstance(recorded.event, Event):
+            standings.hear(recorded.event, recorded.at / 1000)
+    if not live:
+        standings.lost()
+    return standings
+
+
+def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
+    """What there is to know of one agent, for programs."""
+    ended = each.completion
+    return {
+        "session": run.session,
+        "agent": each.agent,
+        "name": each.facts.name if each.facts else str(each.agent),
+        "kind": each.facts.kind if each.facts else "lead",
+        "parent": each.parent,
+        "depth": each.depth,
+        "color": each.color,
+        "state": each.state,
+        "background": each.background,
+        "task": each.task,
+        "doing": each.doing if each.live else "",
+        "model": each.model,
+        "tool_calls": each.tool_calls,
+        "tokens": each.tokens,
+        "cost_usd": round(each.usd, 6) if each.priced else None,
+        "seconds": round(ended.duration_ms / 1000 if ended else now - each.since, 3),
+        "last_event_seconds": round(max(now - each.heard, 0.0), 3),
+        "question": each.question,
+        "detail": ended.detail if ended else "",
+    }
+
+
+def _print(run: Run, standings: Standings, now: float) -> None:
+    from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
+    from shoal.surfaces.cli.paint import BOLD, DIM, cut, dollars, has_colours, one_line, painted, seconds
+
+    colours = has_colours(sys.stdout)
+    click.echo(painted(f"session {run.session}", BOLD, colours=colours))
+    for each in standings.tree():
+        indent = "  " * (each.depth + 1)
+        dot = painted("●", colour(each.color), colours=colours)
+        click.echo(f"{indent}{dot} {each.who}  {cut(one_line(each.task), 70)}")
+        doing = f"{each.state}: {cut(one_line(doing_words(each)), 50)}" if each.live else each.state
+        ended = each.since + each.completion.duration_ms / 1000 if each.completion else now
+        told = (
+            str(each.agent),
+            doing,
+            one_line(each.model),
+            numbers(each, ended),
+            dollars(each.usd if each.priced else None),
+            f"heard {seconds(max(now - each.heard, 0.0))} ago",
+        )
+        click.echo(painted(f"{indent}  {' · '.join(fact for fact in told if fact)}", DIM, colours=colours))

@@ -1,0 +1,40 @@
+"""`shoal send`: a person's words for an agent of a live run, from another terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from shoal.surfaces.cli import exits
+
+
+@click.command("send")
+@click.argument("session")
+@click.argument("agent")
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="What became of it, as a JSON object.")
+def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
+    """Say TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
+
+    One at work hears it at its next step; one that has ended goes on with it in the background. With `-` as
+    TEXT it is read from standard input.
+    """
+    import asyncio
+
+    from shoal.app.settings import home_directory
+    from shoal.app.watching import demand, find_run
+    from shoal.wire.control import Send
+
+    said = sys.stdin.read() if text == "-" else text
+    if not said.strip():
+        raise click.UsageError("There is no text to send.")
+    reached = asyncio.run(demand(find_run(home_directory(), session), Send(to=agent, text=said)))
+    if as_json:
+        from shoal.wire.content import dump
+
+        click.echo(dump(reached))
+    else:
+        how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
+        click.echo(f"{reached['name']} {how}.")
+    return exits.OK

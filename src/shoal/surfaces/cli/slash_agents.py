@@ -1,0 +1,112 @@
+"""`/agents` at the prompt: who is at work, what an agent said last, and ending or telling one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.core.errors import AgentRefused
+from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds
+from shoal.surfaces.cli.sentences import named
+
+if TYPE_CHECKING:
+    from shoal.core.agents import Glimpse
+    from shoal.surfaces.cli.standing import Standing
+    from shoal.surfaces.cli.talk import Talk
+
+USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
+_LAST = 4_000
+"""Bytes of an agent's output that are shown."""
+
+
+async def agents(talk: Talk, words: str) -> None:
+    match words.split(maxsplit=2):
+        case []:
+            _list(talk)
+        case ["stop", "all"]:
+            stopped = await talk.session.stop_agents()
+            ids = named(each.agent for each in stopped)
+            talk.telling.note(f"Stopped: {ids}." if stopped else "No agent is at work.")
+        case ["stop", task]:
+            what = await talk.session.stop_task(_meant(talk, task))
+            talk.telling.note(f"Stopped {task}: {one_line(what)}")
+        case ["show", agent]:
+            _show(talk, _meant(talk, agent))
+        case ["background", *which]:
+            moved = talk.session.move_to_background(_meant(talk, which[0]) if which else None)
+            if not moved:
+                talk.telling.note("No agent is waited for.", YELLOW)
+        case ["send", agent, text]:
+            reached = await talk.session.send(_meant(talk, agent), text)
+            how = "goes on with it" if reached.how == "resumed" else "hears it at its next step"
+            talk.telling.note(f"{reached.name} {how}.")
+        case _:
+            talk.telling.note(f"Say one of these: {USAGE}", YELLOW)
+
+
+def _list(talk: Talk) -> None:
+    standings = list(talk.standings.children())
+    shells = [shell for shell in talk.session.parts.shells.list() if shell.status == "running"]
+    if not standings and not shells:
+        talk.telling.note("No agent has been started.")
+        return
+    with talk.telling.aside():
+        for each in (each for each in talk.standings.tree() if each in standings):
+            _tell(talk, each)
+        for shell in shells:
+            talk.screen.write(f"  $ {shell.id}  {one_line(shell.command)}\n", DIM)
+        talk.screen.write(f"  {USAGE}\n", DIM)
+
+
+def _tell(talk: Talk, each: Standing) -> None:
+    now = talk.session.agent.clock.monotonic()
+    write = talk.screen.write
+    write(f"{'  ' * max(each.depth, 1)}● ", colour(each.color))
+    write(f"{each.who}", BOLD)
+    write(f"  {one_line(each.task)}\n")
+    took = numbers(each, now if each.live else each.since + _seconds(each))
+    cost = dollars(each.usd if each.priced else None)
+    doing = f"{each.state}: {doing_words(each)}" if each.live else each.state
+    behind = " · in the background" if each.background and each.live else ""
+    write(f"{'  ' * max(each.depth, 1)}  {each.agent} · {doing}{behind} · {took} · {cost}\n", DIM)
+
+
+def _seconds(each: Standing) -> float:
+    return each.completion.duration_ms / 1000 if each.completion else 0.0
+
+
+def _show(talk: Talk, agent: str) -> None:
+    glimpse = _known(talk, agent)
+    text = _end_of(Path(glimpse.output)) if glimpse.output else ""
+    with talk.telling.aside():
+        talk.screen.write(f"  {glimpse.output}  {glimpse.status}, {seconds(glimpse.seconds)}\n", DIM)
+        for line in clean(text).splitlines():
+            talk.screen.write(f"    {line}\n")
+
+
+def _end_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - _LAST, 0))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "(It has not written anything yet.)"
+    return text if size <= _LAST else f"… {text.split(chr(10), 1)[-1]}"
+
+
+def _known(talk: Talk, agent: str) -> Glimpse:
+    for each in talk.session.parts.crew.agents():
+        if agent in (each.agent, each.name):
+            return each
+    raise AgentRefused(f"There is no agent {agent!r} in this session. /agents lists them.")
+
+
+def _meant(talk: Talk, word: str) -> str:
+    """A name, an id, or the beginning of one id alone."""
+    known = talk.session.parts.crew.agents()
+    if any(word in (each.agent, each.name) for each in known):
+        return word
+    begun = [each.agent for each in known if each.agent.startswith(word)]
+    return begun[0] if len(begun) == 1 else word

@@ -1,0 +1,184 @@
+"""How the agents of a run stand, told by its events: who they are, what they do, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from shoal.core.agents import Completion
+from shoal.core.events import (
+    AgentEnded,
+    AgentMoved,
+    AgentStarted,
+    Answered,
+    Asked,
+    Event,
+    RequestSettled,
+    SessionEnded,
+    SessionStarted,
+    ToolFinished,
+    TurnEnded,
+    TurnStarted,
+)
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.questions import Question
+from shoal.surfaces.cli.activity import doing_now
+from shoal.surfaces.cli.paint import one_line
+
+State: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
+
+
+class Standing:
+    """One agent. Times are what the caller says they are; only their differences are shown."""
+
+    def __init__(self, agent: AgentId, since: float, facts: AgentStarted | None = None) -> None:
+        self.agent = agent
+        self.facts = facts
+        self.model = facts.model if facts else ""
+        self.task = facts.description if facts else ""
+        self.background = facts is not None and facts.background
+        self.since = self.heard = since
+        self.doing = ""
+        self.tool_calls = self.tokens = self.requests = 0
+        self.usd = 0.0
+        self.priced = True
+        self.question: Question | None = None
+        self.completion: Completion | None = None
+        self.at_work = facts is not None
+        self.gone = False
+        """The process ended without a word about this agent."""
+        self._calls: dict[str, str] = {}
+
+    @property
+    def who(self) -> str:
+        if self.facts is None:
+            return str(self.agent)
+        return one_line(self.facts.name or self.facts.kind)
+
+    @property
+    def color(self) -> str | None:
+        return self.facts.color if self.facts else None
+
+    @property
+    def parent(self) -> AgentId | None:
+        return self.facts.parent if self.facts else None
+
+    @property
+    def call(self) -> str:
+        """The tool call that started it."""
+        return self.facts.call if self.facts else ""
+
+    @property
+    def depth(self) -> int:
+        return self.facts.depth if self.facts else 0
+
+    @property
+    def state(self) -> State:
+        if self.gone:
+            return "gone"
+        if self.completion is not None:
+            return self.completion.status
+        if self.question is not None:
+            return "waiting"
+        return "working" if self.at_work else "idle"
+
+    @property
+    def live(self) -> bool:
+        return self.state in ("working", "waiting")
+
+    def again(self, facts: AgentStarted, at: float) -> None:
+        """It is resumed; what it took before still counts."""
+        # A person's words are no call, and programs know the agent by the call that first started it.
+        self.facts = replace(facts, call=facts.call or self.call)
+        self.background, self.completion, self.at_work, self.gone = facts.background, None, True, False
+        self.since = self.heard = at
+
+    def hear(self, event: Event, at: float) -> None:
+        self.heard = at
+        match event:
+            case AgentMoved():
+                self.background = True
+            case AgentEnded(completion=completion):
+                self.completion, self.at_work, self.doing, self.question = completion, False, "", None
+            case TurnStarted(prompt=prompt):
+                self.at_work, self.since = True, at
+                self.task = one_line(prompt) or self.task
+            case TurnEnded() | SessionEnded():
+                self.at_work, self.doing = False, ""
+            case SessionStarted(model=model):
+                self.model = model
+            case Asked(question=question):
+                self.question = question
+            case Answered():
+                self.question = None
+            case ToolFinished():
+                self.tool_calls += 1
+            case RequestSettled(usage=usage, cost_usd=cost, model=model):
+                self.requests += 1
+                self.tokens += usage.total_tokens
+                self.usd += cost or 0.0
+                self.priced = self.priced and cost is not None
+                self.model = model
+            case _:
+                pass
+        self.doing = doing_now(event, self._calls, self.doing)
+
+
+class Standings:
+    """Fed with every event of a run, from its beginning."""
+
+    def __init__(self) -> None:
+        self.all: dict[AgentId, Standing] = {}
+
+    def hear(self, event: Event, at: float) -> Standing:
+        """The agent it is about, as it stands now."""
+        known = self.all.get(event.agent)
+        if isinstance(event, AgentStarted):
+            if known is None:
+                known = self.all[event.agent] = Standing(event.agent, at, event)
+            else:
+                known.again(event, at)
+        elif known is None:
+            known = self.all[event.agent] = Standing(event.agent, at)
+        known.hear(event, at)
+        if isinstance(event, SessionEnded | SessionStarted):
+            self.lost()
+        return known
+
+    def lost(self) -> None:
+        """No process works on the run: whoever did not say that it ended is gone."""
+        for standing in self.children():
+            if standing.live:
+                standing.gone, standing.question = True, None
+
+    def children(self) -> Iterator[Standing]:
+        return (each for each in self.all.values() if each.agent != LEAD)
+
+    def at_work(self) -> list[Standing]:
+        """Every one at work but the lead."""
+        return [each for each in self.children() if each.live]
+
+    def tree(self) -> Iterator[Standing]:
+        """Each after the one that started it."""
+        by_parent: dict[AgentId | None, list[Standing]] = {}
+        for each in self.all.values():
+            parent = each.parent if each.parent in self.all else None
+            by_parent.setdefault(parent, []).append(each)
+        yield from _below(None, by_parent)
+
+    def described(self, agent: AgentId) -> str:
+        """Its name and what it is about."""
+        known = self.all.get(agent)
+        return str(agent) if known is None else f"{known.who} ({one_line(known.task)})"
+
+    def name(self, agent: AgentId) -> str:
+        known = self.all.get(agent)
+        return str(agent) if known is None else known.who
+
+
+def _below(parent: AgentId | None, by_parent: dict[AgentId | None, list[Standing]]) -> Iterator[Standing]:
+    for each in by_parent.pop(parent, ()):
+        yield each
+        yield from _below(each.agent, by_parent)

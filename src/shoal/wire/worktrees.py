@@ -1,0 +1,36 @@
+"""Records of worktrees ⇄ JSON files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shoal.core.worktrees import WorktreeRecord
+
+
+def record_bytes(record: WorktreeRecord) -> bytes:
+    # The json module, because it takes paths that are not UTF-8 to the file and back.
+    return json.dumps(msgspec.to_builtins(record, enc_hook=_text), indent=1).encode() + b"\n"
+
+
+def read_record(content: bytes) -> WorktreeRecord | None:
+    """None where it is no such record."""
+    try:
+        return msgspec.convert(json.loads(content), WorktreeRecord, dec_hook=_path)
+    except (ValueError, msgspec.ValidationError):
+        return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError
+
+
+def _path(kind: type, value: Any) -> Any:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError

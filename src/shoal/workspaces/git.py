@@ -1,0 +1,158 @@
+"""Runs the git program: with a deadline, and without what would make it run other programs unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import WorktreeError
+
+PATIENCE = 120.0
+"""Seconds for one git command; a checkout of a large repository takes some."""
+_GRACE = 2.0
+# Hooks and file monitors can lie in the tree, where agents write. Filters and merge drivers stay as the
+# person configured them: without them files would have another content.
+_SAFE = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    # Or making a branch writes .git/config, and many at once fight for its lock.
+    "branch.autoSetupMerge=false",
+)
+# Which repository git works on is ours to say; whose configuration it reads stays the person's.
+_KEPT = frozenset(
+    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_SSL_CAINFO"}
+    | {f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+)
+
+
+class Said(Struct, frozen=True):
+    """What git answered."""
+
+    status: int
+    out: bytes
+    complaint: str
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.out).strip("\n")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The entries of an answer that NUL bytes separate."""
+        return tuple(os.fsdecode(name) for name in self.out.split(b"\0") if name)
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where git works. Said outright, not found by its .git file, which an agent can write."""
+
+    entry: Path
+    """The directory of this working tree's HEAD and index."""
+    common: Path
+    tree: Path
+    index: Path | None = None
+
+    def variables(self) -> dict[str, str]:
+        told = {
+            "GIT_DIR": str(self.entry),
+            "GIT_COMMON_DIR": str(self.common),
+            "GIT_WORK_TREE": str(self.tree),
+        }
+        return told if self.index is None else {**told, "GIT_INDEX_FILE": str(self.index)}
+
+
+class Git:
+    """`env` is the person's environment, of which git sees nothing that names another repository."""
+
+    def __init__(self, env: Mapping[str, str], clock: Clock, *, patience: float = PATIENCE) -> None:
+        self._env = {
+            **{name: value for name, value in env.items() if name in _KEPT or not name.startswith("GIT_")},
+            "LC_ALL": "C",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_EDITOR": "true",
+        }
+        self._clock = clock
+        self._patience = patience
+        self._lent: tuple[int, ...] = ()
+
+    def lend(self, *fds: int) -> None:
+        """Every git from now on holds these files open, and with them their locks."""
+        self._lent = fds
+
+    async def __call__(
+        self, *words: str, at: Place | Path, given: bytes = b"", settings: Sequence[str] = ()
+    ) -> Said:
+        """Raises `WorktreeError` where git refuses."""
+        said = await self.tried(*words, at=at, given=given, settings=settings)
+        if said.status != 0:
+            raise WorktreeError(f"git {words[0]} failed: {said.complaint or f'exit code {said.status}'}")
+        return said
+
+    async def tried(
+        self, *words: str, at: Place | Path, given: bytes = b"", settings: Sequence[str] = ()
+    ) -> Said:
+        """Raises `WorktreeError` where git cannot be run or does not end."""
+        cwd, told = _place(at)
+        options = [part for setting in (*_SAFE, *settings) for part in ("-c", setting)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "git",
+                *options,
+                *words,
+                cwd=cwd,
+                env={**self._env, **told},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=self._lent,
+            )
+        except FileNotFoundError as error:
+            if error.filename not in (None, "git"):
+                raise WorktreeError(f"git cannot work in {cwd}: it does not exist.") from error
+            raise WorktreeError("Worktrees need the program git, which is not installed.") from error
+        except OSError as error:
+            raise WorktreeError(f"git cannot be run in {cwd}: {error.strerror or error}.") from error
+        return await self._ended(process, words[0], given)
+
+    async def _ended(self, process: asyncio.subprocess.Process, what: str, given: bytes) -> Said:
+        try:
+            async with self._clock.deadline(self._patience):
+                out, err = await process.communicate(given)
+        except TimeoutError:
+            raise WorktreeError(f"git {what} did not end within {self._patience:g} s.") from None
+        finally:
+            if process.returncode is None:
+                await _end(process)
+        return Said(process.returncode or 0, out, _complaint(err))
+
+
+def _place(at: Place | Path) -> tuple[Path, dict[str, str]]:
+    return (at.tree, at.variables()) if isinstance(at, Place) else (at, {})
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """TERM first: git then removes its lock files."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+
+def _complaint(err: bytes) -> str:
+    lines = [line for line in os.fsdecode(err).splitlines() if line.strip() and not line.startswith("hint:")]
+    return "\n".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines).strip()

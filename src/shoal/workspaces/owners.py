@@ -1,0 +1,77 @@
+"""Who lives: a locked file for each process that owns worktrees, freed by the kernel however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from pathlib import Path
+
+_LEASE = re.compile(r"[0-9]+-[0-9a-f]{16}")
+_YOUNG = 60.0
+"""Seconds during which a file without a lock may be one that is just being made."""
+
+
+class Lease:
+    """Held from its making until `end`, or the end of the process.
+
+    A lock, not a pid alone: a pid means nothing to a process in another container that shares the files.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.name = f"{os.getpid()}-{os.urandom(8).hex()}"
+        self._path = directory / self.name
+        making = directory / f".{self.name}"
+        self._fd = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        # Under its name only once it is locked: nobody ever sees it unlocked while its holder lives.
+        making.rename(self._path)
+
+    @property
+    def fileno(self) -> int:
+        return self._fd
+
+    def end(self) -> None:
+        if self._fd >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def lives(directory: Path, lease: str) -> bool:
+    if _LEASE.fullmatch(lease) is None:
+        return False
+    try:
+        fd = os.open(directory / lease, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        # Shared, so that several who look at once do not take each other for the holder.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def clear_dead(directory: Path) -> None:
+    for path in directory.iterdir() if directory.is_dir() else ():
+        with contextlib.suppress(OSError):
+            young = time.time() - path.lstat().st_mtime < _YOUNG
+            if not young and not lives(directory, path.name.removeprefix(".")):
+                path.unlink()
+
+
+def started(pid: int) -> int:
+    """When a process started, in the system's ticks since boot; 0 where that is not known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The program's name stands in brackets and may hold anything; the start is the 20th word after it.
+    words = stat[stat.rfind(b")") + 1 :].split()
+    return int(words[19]) if len(words) > 19 else 0

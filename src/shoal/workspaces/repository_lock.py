@@ -1,0 +1,99 @@
+"""One at a time among all processes of a machine that change which worktrees a repository has."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from shoal.core.clock import Clock
+from shoal.core.errors import WorktreeError
+
+PATIENCE = 300.0
+"""Seconds; who holds it has deadlines of its own."""
+
+
+class RepositoryLock:
+    """In the repository, not in a home: two homes may work on one repository."""
+
+    def __init__(self, common: Path, clock: Clock) -> None:
+        self._path = common / "shoal-worktrees.lock"
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        async with self._turn:
+            fd = await self._locked()
+            try:
+                yield
+            finally:
+                os.close(fd)
+
+    async def _locked(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise WorktreeError(f"{self._path} cannot be opened: {error.strerror}.") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await self._waited(fd)
+        return fd
+
+    async def _waited(self, fd: int) -> None:
+        wait = _Wait(fd)
+        # Not one of the loop's own threads: all of those could wait here, and the holder need one to go on.
+        threading.Thread(target=wait.run, name="shoal-worktrees", daemon=True).start()
+        try:
+            async with self._clock.deadline(PATIENCE):
+                await wait.given
+        except BaseException as error:
+            wait.abandon()
+            if isinstance(error, TimeoutError):
+                why = f"another process has held it for {PATIENCE:g} s; look for a git that hangs"
+            elif isinstance(error, OSError):
+                why = str(error.strerror)
+            else:
+                raise
+            raise WorktreeError(f"{self._path} cannot be locked: {why}.") from error
+
+
+class _Wait:
+    """A descriptor whose flock is wanted, and which belongs to the wait until that is given."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self.given: asyncio.Future[None] = self._loop.create_future()
+
+    def run(self) -> None:
+        """In the thread."""
+        failure: OSError | None = None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError as error:
+            failure = error
+        try:
+            self._loop.call_soon_threadsafe(self._give, failure)
+        except RuntimeError:  # the loop was closed meanwhile
+            os.close(self._fd)
+
+    def abandon(self) -> None:
+        """Nobody wants it any more. Where the thread still waits, it is closed once that ends."""
+        if self.given.cancelled() or self.given.cancel():
+            return
+        os.close(self._fd)
+
+    def _give(self, failure: OSError | None) -> None:
+        if self.given.cancelled():
+            os.close(self._fd)
+        elif failure is not None:
+            self.given.set_exception(failure)
+        else:
+            self.given.set_result(None)

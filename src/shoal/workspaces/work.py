@@ -1,0 +1,257 @@
+"""What was done in a worktree since it was made, and how it is kept: as a commit under a ref of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.worktrees import Work, WorktreeRecord
+from shoal.workspaces.git import Git, Place
+
+KEPT = "refs/shoal/kept"
+_SUBJECTS = 20
+_SUBMODULE = "160000"
+
+
+class _Listed(Struct, frozen=True, kw_only=True):
+    """What the index says: files whose changes git was told not to see, and repositories inside."""
+
+    unseen: tuple[str, ...]
+    nested: tuple[str, ...]
+
+
+def prefix_of(name: str) -> str:
+    """All branches of an agent are below it: a directory of its own is what a sandbox can grant."""
+    return f"shoal/{name}"
+
+
+def kept_ref(name: str) -> str:
+    return f"{KEPT}/{name}"
+
+
+def find_entry(common: Path, path: Path) -> Path | None:
+    """The directory under the repository's `worktrees` that belongs to the worktree at `path`."""
+    entries = common / "worktrees"
+    for entry in sorted(entries.glob(f"{path.name}*")) if entries.is_dir() else ():
+        try:
+            named = os.fsdecode((entry / "gitdir").read_bytes()).rstrip("\n")
+        except OSError:
+            continue
+        if os.path.realpath(entry / named) == os.path.realpath(path / ".git"):
+            return entry
+    return None
+
+
+async def place_of(git: Git, common: Path, record: WorktreeRecord, scratch: Path) -> Place:
+    """Where git looks at the worktree. Where git has forgotten it: an index made from its branch."""
+    entry = find_entry(common, record.path)
+    if entry is not None and (entry / "index").exists():
+        return Place(entry=entry, common=common, tree=record.path)
+    place = Place(entry=entry or common, common=common, tree=record.path, index=scratch)
+    await git("read-tree", await tip_of(git, common, record), at=place)
+    return place
+
+
+async def tip_of(git: Git, common: Path, record: WorktreeRecord) -> str:
+    """The commit the worktree stands on; where it stands on none, that of its branch, or its base."""
+    entry = find_entry(common, record.path)
+    if entry is not None:
+        place = Place(entry=entry, common=common, tree=common)
+        said = await git.tried("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=place)
+        if said.status == 0:
+            return said.text
+    said = await git.tried(
+        "rev-parse", "--verify", "--quiet", f"refs/heads/{record.branch}^{{commit}}", at=_bare(common)
+    )
+    return said.text if said.status == 0 else record.base
+
+
+async def work_of(git: Git, common: Path, record: WorktreeRecord, directory: Path) -> Work:
+    """Changes nothing in the worktree. `directory` is for an index of our own."""
+    head = await tip_of(git, common, record)
+    tips = [head, *await _other_tips(git, common, record)]
+    log = ("log", "-z", "--format=%s", f"--max-count={_SUBJECTS}", *tips, "--not", record.base, "--")
+    count = int((await git("rev-list", "--count", *tips, "--not", record.base, "--", at=_bare(common))).text)
+    with _scratch(directory, record.name) as scratch:
+        uncommitted, differing, nested = await _differences(git, common, record, scratch)
+    return Work(
+        head=head,
+        tips=tuple(await _independent(git, common, tips)),
+        commits=count,
+        subjects=(await git(*log, at=_bare(common))).names if count else (),
+        files=tuple(sorted({*uncommitted, *differing})),
+        uncommitted=uncommitted,
+        nested=nested,
+        moved=head != record.base or count > 0,
+    )
+
+
+async def keep(git: Git, common: Path, record: WorktreeRecord, work: Work, directory: Path) -> str:
+    """Put all of the work under the worktree's ref, which is given back. The worktree stays as it is."""
+    ref, bare = kept_ref(record.name), _bare(common)
+    before = (await git.tried("rev-parse", "--verify", "--quiet", ref, at=bare)).text
+    heads = await _independent(git, common, [*work.tips, *([before] if before else [])])
+    if not work.uncommitted and len(heads) == 1:
+        commit = heads[0]
+    else:
+        with _scratch(directory, record.name) as scratch:
+            tree = await _tree(git, common, record, work, scratch)
+        held = before and (await git("rev-parse", f"{before}^{{tree}}", at=bare)).text == tree
+        nothing_new = held and heads == [before]
+        commit = before if nothing_new else await _commit(git, common, record, tree, heads)
+    if commit != before:
+        await git("update-ref", "-m", f"kept from {record.path}", ref, commit, before, at=bare)
+    return ref
+
+
+async def committed(git: Git, common: Path, record: WorktreeRecord, work: Work, directory: Path) -> str:
+    """The work as one commit on top of the worktree's head; the head itself where all is committed."""
+    if not work.uncommitted:
+        return work.head
+    with _scratch(directory, record.name) as scratch:
+        tree = await _tree(git, common, record, work, scratch)
+    commit = await _kept_alone(git, common, record, tree, work.head)
+    commit = commit or await _commit(git, common, record, tree, [work.head])
+    if find_entry(common, record.path) is not None and record.path.is_dir():
+        place = await place_of(git, common, record, directory / f".{record.name}.index")
+        await git("update-ref", "-m", "commit: by Shoal, to be merged", "HEAD", commit, work.head, at=place)
+        await git("reset", "--quiet", at=place)
+    return commit
+
+
+async def _kept_alone(git: Git, common: Path, record: WorktreeRecord, tree: str, head: str) -> str | None:
+    """The commit under the ref, if it is this tree on top of this head and nothing else."""
+    ref = kept_ref(record.name)
+    said = await git.tried("rev-parse", ref, f"{ref}^{{tree}}", f"{ref}^@", at=_bare(common))
+    commit, *rest = said.text.split() or [""]
+    return commit if said.status == 0 and rest == [tree, head] else None
+
+
+async def identity_settings(git: Git, common: Path) -> tuple[str, ...]:
+    """Who makes a commit: the person, where git knows them."""
+    settings = []
+    for key, value in (("user.name", "Shoal"), ("user.email", "shoal@localhost")):
+        if not (await git.tried("config", key, at=_bare(common))).text:
+            settings.append(f"{key}={value}")
+    return tuple(settings)
+
+
+async def _differences(
+    git: Git, common: Path, record: WorktreeRecord, scratch: Path
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What is not committed, what differs from the base in tracked files, and repositories inside."""
+    if not record.path.is_dir():
+        changed = ("diff-tree", "-r", "--name-only", "--no-renames", "-z", record.base)
+        return (), (await git(*changed, await tip_of(git, common, record), at=_bare(common))).names, ()
+    place = await place_of(git, common, record, scratch)
+    listed = await _listed(git, place)
+    place = await _seeing(git, place, listed, scratch)
+    status = await git(
+        "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all",
+        "--ignore-submodules=none", at=place,
+    )  # fmt: skip
+    lines = status.names
+    # Git does not look into a repository inside this one: it names the directory.
+    inside = [line[3:].rstrip("/") for line in lines if line.startswith("??") and line.endswith("/")]
+    diff = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", record.base, "--")
+    differing = (await git(*diff, at=place)).names
+    uncommitted = tuple(sorted(line[3:].rstrip("/") for line in lines))
+    return uncommitted, differing, tuple(sorted({*listed.nested, *inside}))
+
+
+async def _listed(git: Git, place: Place) -> _Listed:
+    unseen, nested = [], []
+    sparse = (await git.tried("config", "--bool", "core.sparseCheckout", at=place)).text == "true"
+    for line in (await git("ls-files", "-v", "--stage", "-z", at=place)).names:
+        facts, _, name = line.partition("\t")
+        tag, mode = facts.split(" ")[:2]
+        if tag.islower() or (tag == "S" and not sparse):
+            unseen.append(name)
+        if mode == _SUBMODULE and _is_repository(place.tree / name):
+            nested.append(name)
+    return _Listed(unseen=tuple(unseen), nested=tuple(nested))
+
+
+def _is_repository(directory: Path) -> bool:
+    return os.path.lexists(directory / ".git")
+
+
+async def _seeing(git: Git, place: Place, listed: _Listed, scratch: Path) -> Place:
+    """A place whose index hides no changes: `update-index --assume-unchanged` must not lose work."""
+    if not listed.unseen:
+        return place
+    if place.index is None:
+        shutil.copyfile(place.entry / "index", scratch)
+        place = replace(place, index=scratch)
+    names = b"".join(os.fsencode(name) + b"\0" for name in listed.unseen)
+    for flag in ("--no-assume-unchanged", "--no-skip-worktree"):
+        await git("update-index", flag, "-z", "--stdin", at=place, given=names)
+    return place
+
+
+async def _tree(git: Git, common: Path, record: WorktreeRecord, work: Work, scratch: Path) -> str:
+    """The worktree as a tree: what is tracked, and what is not but would be."""
+    if not record.path.is_dir():
+        return (await git("rev-parse", f"{work.head}^{{tree}}", at=_bare(common))).text
+    place = await place_of(git, common, record, scratch)
+    listed = await _listed(git, place)
+    if place.index is None:
+        shutil.copyfile(place.entry / "index", scratch)
+        place = replace(place, index=scratch)
+    place = await _seeing(git, place, listed, scratch)
+    without = [f":(exclude,literal,top){name}" for name in work.nested]
+    await git("add", "--all", "--sparse", "--", ".", *without, at=place, settings=("core.safecrlf=false",))
+    return (await git("write-tree", at=place)).text
+
+
+async def _commit(git: Git, common: Path, record: WorktreeRecord, tree: str, parents: Sequence[str]) -> str:
+    named = [word for parent in parents for word in ("-p", parent)]
+    message = f"Uncommitted work of {record.name}\n\nCommitted by Shoal as the agent had left it.\n"
+    settings = await identity_settings(git, common)
+    said = await git(
+        "commit-tree", tree, *named, at=_bare(common), given=os.fsencode(message), settings=settings
+    )
+    return said.text
+
+
+async def _other_tips(git: Git, common: Path, record: WorktreeRecord) -> tuple[str, ...]:
+    """Commits of the agent's other branches, and of refs that only this worktree has."""
+    entry = find_entry(common, record.path)
+    place = Place(entry=entry or common, common=common, tree=common)
+    own = () if entry is None else ("refs/worktree", "refs/bisect", "refs/rewritten")
+    refs = ("for-each-ref", "--format=%(objectname)", f"refs/heads/{prefix_of(record.name)}", *own)
+    return tuple(dict.fromkeys((await git(*refs, at=place)).text.split()))
+
+
+async def _independent(git: Git, common: Path, commits: Sequence[str]) -> list[str]:
+    """Those that no other holds, in their order."""
+    distinct = list(dict.fromkeys(commits))
+    if len(distinct) == 1:
+        return distinct
+    found = (await git("merge-base", "--independent", *distinct, at=_bare(common))).text.split()
+    return [commit for commit in distinct if commit in found]
+
+
+def _bare(common: Path) -> Place:
+    """For questions about the repository alone."""
+    return Place(entry=common, common=common, tree=common)
+
+
+@contextmanager
+def _scratch(directory: Path, name: str) -> Iterator[Path]:
+    """A name for an index of our own; a crash may have left one."""
+    path = directory / f".{name}.index"
+    lock = path.with_name(f"{path.name}.lock")
+    for each in (path, lock):
+        each.unlink(missing_ok=True)
+    try:
+        yield path
+    finally:
+        for each in (path, lock):
+            each.unlink(missing_ok=True)

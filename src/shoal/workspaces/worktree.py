@@ -1,0 +1,179 @@
+"""A worktree as its agent has it: the files, what of the repository may be written, and what to tell it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import shown
+from shoal.core.worktrees import Kept, Removed, WorktreeRecord
+from shoal.workspaces.checkpoints import Checkpoints
+from shoal.workspaces.local import LocalWorkspace
+from shoal.workspaces.work import prefix_of
+
+_FILES_NAMED = 20
+
+
+class Worktree(Struct, frozen=True, kw_only=True):
+    record: WorktreeRecord
+    common: Path
+    """The directory of the repository."""
+    entry: Path
+    """What the repository holds for this worktree alone."""
+    notes: tuple[str, ...] = ()
+    """What of the lead's checkout is not in it, as sentences for the agent."""
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def path(self) -> Path:
+        return self.record.path
+
+    @property
+    def root(self) -> Path:
+        """Where the agent works: the place in the worktree that is the lead's in its checkout."""
+        place = self.path / self.record.inside
+        return place if place.is_dir() else self.path
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """What a command of the agent may write, which is what a commit needs; branches are made here."""
+        own = (self.common / "refs/heads", self.common / "logs/refs/heads")
+        branches = [directory / prefix_of(self.name) for directory in own]
+        for directory in branches:
+            # Packing the refs removes it while it is empty.
+            directory.mkdir(parents=True, exist_ok=True)
+        return (self.path, self.entry, self.common / "objects", *branches)
+
+    @property
+    def sealed(self) -> tuple[Path, ...]:
+        """What no command of the agent may write, though it were inside a writable directory."""
+        return (self.record.checkout, self.common)
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """Inside what is writable: what leads git elsewhere, and history that is packed."""
+        return (
+            self.path / ".git",
+            *(self.entry / name for name in ("gitdir", "commondir", "config.worktree")),
+            *(self.common / "objects" / name for name in ("pack", "info")),
+        )
+
+    def workspace(
+        self,
+        *,
+        granted: Iterable[Path] = (),
+        lent: Iterable[Path] = (),
+        checkpoints: Checkpoints | None = None,
+        changed: Callable[[int, Path], None] | None = None,
+    ) -> WorktreeWorkspace:
+        """`lent` are directories outside of it in which file tools may write, as for plans."""
+        return WorktreeWorkspace(self, granted=granted, lent=lent, checkpoints=checkpoints, changed=changed)
+
+
+class WorktreeWorkspace(LocalWorkspace):
+    """Writes nothing outside the worktree and what was granted, whatever rules and modes allow."""
+
+    def __init__(
+        self,
+        worktree: Worktree,
+        *,
+        granted: Iterable[Path] = (),
+        lent: Iterable[Path] = (),
+        checkpoints: Checkpoints | None = None,
+        changed: Callable[[int, Path], None] | None = None,
+    ) -> None:
+        self._worktree = worktree
+        self._barred = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
+        self._own = Path(os.path.realpath(worktree.path))
+        self._lent = tuple(Path(os.path.realpath(directory)) for directory in lent)
+        super().__init__(worktree.root, checkpoints=checkpoints, changed=changed)
+        for directory in granted:
+            self.grant(directory)
+
+    def grant(self, directory: Path) -> None:
+        """A directory of the lead's checkout is not granted: the worktree stands for it."""
+        if not _inside(Path(os.path.realpath(directory)), self._barred):
+            super().grant(directory)
+
+    def contains(self, path: Path) -> bool:
+        return super().contains(path) and self._may_write(path)
+
+    def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
+        self._refuse_outside(path)
+        return super().current(path, intended=intended)
+
+    def write(self, path: Path, content: bytes) -> None:
+        self._refuse_outside(path)
+        super().write(path, content)
+
+    def _may_write(self, path: Path) -> bool:
+        real = Path(os.path.realpath(self.cwd / path))
+        if _inside(real, (self._own, *self._lent)):
+            return True
+        return _inside(real, self.granted) and not _inside(real, self._barred)
+
+    def _refuse_outside(self, path: Path) -> None:
+        if self._may_write(path):
+            return
+        real, record = Path(os.path.realpath(self.cwd / path)), self._worktree.record
+        checkout = Path(os.path.realpath(record.checkout))
+        if real.is_relative_to(checkout):
+            raise WorkspaceError(
+                f"{shown(real)} belongs to the lead's checkout. You work in a copy of it: "
+                f"change {shown(record.path / real.relative_to(checkout))} instead."
+            )
+        raise WorkspaceError(
+            f"{shown(real)} is outside your worktree {shown(record.path)}. Nothing outside of it is changed."
+        )
+
+
+def _inside(path: Path, places: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
+def told_to_agent(worktree: Worktree) -> str:
+    """What an agent must know that starts in a worktree."""
+    record = worktree.record
+    where = f"You work in {shown(worktree.root)}, a git worktree of your own on the branch {record.branch}"
+    lines = [
+        f"{where}, made from commit {record.base[:12]} of {shown(record.checkout)}.",
+        "Nothing outside of it can be changed. What you leave in it, committed or not, is kept for the lead.",
+        *worktree.notes,
+    ]
+    return "\n".join(lines)
+
+
+def told_to_fork(worktree: Worktree) -> str:
+    """For an agent that has the lead's conversation, whose paths and contents are the lead's."""
+    record = worktree.record
+    return "\n".join(
+        (
+            told_to_agent(worktree),
+            f"The conversation so far was held in {shown(record.checkout)}. Its paths must be translated: "
+            f"{shown(record.checkout)}/… is {shown(record.path)}/… for you. "
+            "Read files anew before you change them: what you saw of them may differ here.",
+        )
+    )
+
+
+def told_of_end(end: Kept | Removed) -> str:
+    """What became of the worktree, for the agent that started its agent."""
+    if isinstance(end, Removed):
+        return "Its worktree had no changes and is removed."
+    lines = [f"Its worktree is kept: {shown(end.path)}, branch {end.branch}."]
+    if end.work is not None:
+        files = ", ".join(map(shown, end.work.files[:_FILES_NAMED]))
+        more = len(end.work.files) - _FILES_NAMED
+        lines.append(
+            f"Commits: {end.work.commits}. Changed: {files}{f' and {more} more' if more > 0 else ''}."
+        )
+    if end.ref is not None:
+        lines.append(f"All of it, committed or not, is under {end.ref}: git merge {end.ref} brings it in.")
+    return "\n".join([*lines, end.note] if end.note else lines)

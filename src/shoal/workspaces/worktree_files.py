@@ -1,0 +1,114 @@
+"""The directory of a repository's worktrees: a record beside each, and taking one away whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace as changed
+
+from shoal.core.errors import WorktreeError
+from shoal.core.worktrees import State, WorktreeRecord
+from shoal.wire.worktrees import read_record, record_bytes
+from shoal.workspaces.replacing import create, replace
+
+
+class WorktreeFiles:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def owners(self) -> Path:
+        return self.directory / ".owners"
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def refuse_taken(self, record: WorktreeRecord) -> None:
+        if self._file(record.name).exists():
+            raise _taken(record)
+        if os.path.lexists(record.path):
+            raise WorktreeError(f"{record.path} is in the way and is no worktree of ours. Move it away.")
+
+    def enter(self, record: WorktreeRecord) -> None:
+        """Before the worktree is made: whatever is made has a record."""
+        try:
+            create(self._file(record.name), record_bytes(record), mode=0o600)
+        except FileExistsError:
+            raise _taken(record) from None
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
+
+    def mark(self, record: WorktreeRecord, state: State) -> WorktreeRecord:
+        record = changed(record, state=state)
+        self.put(record)
+        return record
+
+    def put(self, record: WorktreeRecord) -> None:
+        try:
+            replace(self._file(record.name), record_bytes(record), mode=0o600)
+        except OSError as error:
+            raise unwritable(self.directory, error) from error
+
+    def read(self, name: str) -> WorktreeRecord | None:
+        try:
+            content = self._file(name).read_bytes()
+        except OSError:
+            return None
+        record = read_record(content)
+        # A record that names another place would have us remove that.
+        return record if record and record.name == name and record.path == self.path(name) else None
+
+    def all(self) -> Iterator[WorktreeRecord]:
+        for file in sorted(self.directory.glob("agent-*.json")) if self.directory.is_dir() else ():
+            record = self.read(file.stem)
+            if record is not None:
+                yield record
+
+    def forget(self, record: WorktreeRecord) -> None:
+        self._file(record.name).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self.directory / f"{name}.json"
+
+
+def unwritable(directory: Path, error: OSError) -> WorktreeError:
+    return WorktreeError(f"Worktrees cannot be kept in {directory}: {error.strerror or error}.")
+
+
+def _taken(record: WorktreeRecord) -> WorktreeError:
+    return WorktreeError(
+        f"There is already a worktree {record.name} at {record.path}. "
+        f"Look at it: shoal worktree show {record.name}"
+    )
+
+
+def erase(directory: Path) -> None:
+    """Remove a directory with all that is in it, write-protected or not. Links are not followed."""
+    try:
+        if directory.is_dir() and not directory.is_symlink():
+            shutil.rmtree(directory, onerror=_opened)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WorktreeError(f"{directory} cannot be removed: {error.strerror or error}.") from error
+
+
+def _opened(act: Callable[..., Any], path: str, failure: Any) -> None:
+    """An agent may have made a directory that its owner cannot write: once more, with the right to."""
+    error = failure[1]
+    if isinstance(error, FileNotFoundError):
+        return
+    if not isinstance(error, PermissionError):
+        raise error
+    parent = Path(path).parent
+    parent.chmod(stat.S_IRWXU)
+    if act in (os.open, os.scandir, os.rmdir):
+        Path(path).chmod(stat.S_IRWXU)
+        shutil.rmtree(path)
+    else:
+        act(path)

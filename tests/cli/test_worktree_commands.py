@@ -1,0 +1,112 @@
+"""`shoal worktree`, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from shoal_process import Program
+
+from git_rig import Repository, git
+from shoal.app.worktrees import worktrees_of
+from shoal.core.clock import SystemClock
+from shoal.workspaces.worktree import Worktree
+
+pytestmark = pytest.mark.needs("git")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "r")
+
+
+@pytest.fixture
+def shoal(repository: Repository) -> Program:
+    return Program(repository.top)
+
+
+async def ended(repository: Repository, agent: str, *, finished: bool = True, **files: str) -> Worktree:
+    """What an agent of a process that has ended left."""
+    home = Path(os.environ["SHOAL_HOME"])
+    worktrees = worktrees_of(repository.top, home=home, environ=os.environ, clock=SystemClock())
+    worktree = await worktrees.make(agent, session="5e551011")
+    for name, content in files.items():
+        (worktree.path / f"{name}.txt").write_text(content)
+    if finished:
+        await worktrees.finish(worktree)
+    worktrees.close()
+    return worktree
+
+
+async def test_the_work_of_an_agent_is_listed_shown_and_merged(
+    repository: Repository, shoal: Program
+) -> None:
+    assert (await shoal("worktree", "ls")).text == "This repository has no worktrees of agents.\n"
+    worktree = await ended(repository, "a1b2c3d4e5", new="work\n", notes="changed\n")
+    listed = (await shoal("worktree", "ls")).text
+    assert "agent-a1b2c3d4" in listed
+    assert "kept" in listed
+    assert "shoal/agent-a1b2c3d4/work" in listed
+    (row,) = json.loads((await shoal("worktree", "ls", "--json")).text)
+    assert row["agent"] == "a1b2c3d4e5"
+    assert row["session"] == "5e551011"
+    assert (row["alive"], row["merged"], row["commits"]) == (False, False, 0)
+    assert row["files"] == row["uncommitted"] == ["new.txt", "notes.txt"]
+    assert row["path"] == str(worktree.path)
+    shown = (await shoal("worktree", "show", "a1b2c3d4e5")).text
+    assert "new.txt | new, not added" in shown
+    assert "notes.txt | 2 +-" in shown
+    assert "refs/shoal/kept/agent-a1b2c3d4" in shown
+    merged = await shoal("worktree", "merge", "agent-a1b2c3d4")
+    assert merged.text == "Merged agent-a1b2c3d4 into main: 1 commit, 2 files. The worktree is removed.\n"
+    assert (repository.top / "new.txt").read_text() == "work\n"
+    assert not worktree.path.exists()
+
+
+async def test_a_conflict_is_an_error_that_says_how_to_go_on(repository: Repository, shoal: Program) -> None:
+    worktree = await ended(repository, "a1b2c3d4e5", notes="theirs\n")
+    repository.commit_file("notes.txt", "ours\n")
+    ran = await shoal("worktree", "merge", "agent-a1b2c3d4")
+    assert ran.code == 1
+    assert "conflicts with main in notes.txt" in ran.err
+    assert f"cd {worktree.path}" in ran.err
+    assert (repository.top / "notes.txt").read_text() == "ours\n"
+
+
+@pytest.mark.spec("USR-06")
+async def test_work_is_removed_only_by_force_and_can_be_brought_back(
+    repository: Repository, shoal: Program
+) -> None:
+    await ended(repository, "a1b2c3d4e5", new="work\n")
+    refused = await shoal("worktree", "rm", "agent-a1b2c3d4")
+    assert refused.code == 1
+    assert "not merged" in refused.err
+    removed = await shoal("worktree", "rm", "agent-a1b2c3d4", "--force")
+    assert "stays under refs/shoal/kept/agent-a1b2c3d4" in removed.text
+    assert "ref only" in (await shoal("worktree", "ls")).text
+    assert git(repository.top, "show", "refs/shoal/kept/agent-a1b2c3d4:new.txt") == "work"
+    merged = json.loads((await shoal("worktree", "merge", "agent-a1b2c3d4", "--json")).text)
+    assert merged["files"] == ["new.txt"]
+    assert json.loads((await shoal("worktree", "ls", "--json")).text) == []
+
+
+async def test_what_dead_processes_left_is_reaped(repository: Repository, shoal: Program) -> None:
+    idle = await ended(repository, "a1", finished=False)
+    busy = await ended(repository, "b1", finished=False, new="work\n")
+    assert (await shoal("worktree", "ls")).text.count("owner dead") == 2
+    assert (await shoal("worktree", "reap")).text.splitlines() == [
+        "removed  agent-a1  (it was unchanged)",
+        f"kept     agent-b1  {busy.path}",
+    ]
+    assert not idle.path.exists()
+    assert (await shoal("worktree", "reap")).text == "There was nothing to clear up.\n"
+
+
+async def test_outside_a_repository_the_reason_is_said(tmp_path: Path) -> None:
+    ran = await Program(tmp_path)("worktree", "ls")
+    assert ran.code == 1
+    assert "is not in a git repository" in ran.err
+    unknown = await Program(Repository(tmp_path / "r").top)("worktree", "show", "agent-none")
+    assert "There is no worktree agent-none" in unknown.err

@@ -1,0 +1,195 @@
+"""Agents seen from a terminal: at work, ending, asking; moved, stopped and told by the person."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cli_live.conftest import Place
+from cli_live.test_interactive import CTRL_C, CTRL_D, bash, is_at_prompt
+
+CTRL_B = "\x02"
+
+
+def agent(job: str, *, background: bool = False, **more: Any) -> dict[str, Any]:
+    given = {"description": f"do {job}", "prompt": f"job {job}", **more}
+    return {"name": "Agent", "input": given | ({"run_in_background": True} if background else {})}
+
+
+def events(place: Place) -> list[dict[str, Any]]:
+    (journal,) = (place.home / "shoal" / "runs").glob("*/journal.jsonl")
+    return [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def define(place: Place, name: str, color: str) -> None:
+    directory = place.project / ".claude" / "agents"
+    directory.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {name}\ndescription: Does jobs.\ncolor: {color}\n---\nDo the job.\n"
+    (directory / f"{name}.md").write_text(text)
+
+
+@pytest.mark.spec("RUN-03", "DEF-10", "TRN-03")
+def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(place: Place) -> None:
+    gate = place.gate()
+    define(place, "plumber", "green")
+    terminal = place.talk(
+        {"match": "go", "text": "I ask the plumber.", "tools": [agent("one", subagent_type="plumber")]},
+        {"match": "job one", "text": "SECRET WORDS OF THE CHILD", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the report"},
+        {"match": "the report", "text": "The plumber is done."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    text = terminal.wait_for("● plumber: do one · Bash")
+    row = next(line for line in text.splitlines() if "● plumber: do one" in line)
+    assert "0 calls" in row
+    assert "tokens" in row
+    assert "\x1b[32m●" in terminal.raw
+    gate.open()
+    text = terminal.wait_for(lambda text: "The plumber is done." in text and "● plumber" not in text)
+    assert "SECRET WORDS" not in text
+    (line,) = (line for line in text.splitlines() if line.startswith("● Agent"))
+    assert "→ done · 1 call" in line
+
+
+@pytest.mark.spec("QUE-04", "CTL-08")
+def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: Place) -> None:
+    gate = place.gate()
+    define(place, "plumber", "purple")
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one", background=True, subagent_type="plumber")]},
+        {"match": "job one", "text": "I am looking.", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the report"},
+        {"match": "<task-notification>", "text": "I was woken."},
+        {"match": "works in the background", "text": "It is started."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    wanted = ("It is started.", "1 agent works in the background · /agents shows who\n›")
+    text = terminal.wait_for(lambda text: all(words in text for words in wanted))
+    assert "● agent plumber started in the background: do one" in text
+    terminal.type("/agents\r")
+    text = terminal.wait_for("working: Bash")
+    assert "● plumber  do one" in text
+    assert "$0.0" in text
+    terminal.type("/agents show nobody\r")
+    terminal.wait_for("There is no agent 'nobody'")
+    gate.open()
+    text = terminal.wait_for(lambda text: "I was woken." in text and is_at_prompt(text))
+    assert text.index("● agent plumber completed (1 tool call") < text.index("I was woken.")
+    assert "work in the background" not in text
+    assert "\x1b[35m● " in terminal.raw
+    identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
+    terminal.type(f"/agents show {identity[:8]}\r")
+    terminal.wait_for(lambda text: "I am looking." in text and "    the report" in text)
+
+
+@pytest.mark.spec("RUN-04")
+def test_ctrl_b_lets_the_same_run_go_on_in_the_background(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one")]},
+        {"match": "job one", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the report"},
+        {"match": "goes on in the background", "text": "I do not wait."},
+        {"match": "<task-notification>", "text": "It has ended now."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("● general-purpose: do one · Bash")
+    terminal.type(CTRL_B)
+    text = terminal.wait_for(lambda text: "I do not wait." in text and is_at_prompt(text))
+    assert "● agent general-purpose goes on in the background: do one" in text
+    gate.open()
+    terminal.wait_for("It has ended now.")
+    assert [each["type"] for each in events(place)].count("agent_started") == 1
+    tools = [each for each in events(place) if each["type"] == "tool_started" and each["tool"] == "Bash"]
+    assert len(tools) == 1
+
+
+def test_ctrl_b_moves_the_cursor_where_nobody_is_waited_for(place: Place) -> None:
+    terminal = place.talk({"match": "hello", "text": "yes"})
+    terminal.wait_for(is_at_prompt)
+    terminal.type("helo" + CTRL_B + "l\r")
+    terminal.wait_for("yes")
+
+
+@pytest.mark.spec("RUN-06", "CTL-08")
+def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
+        {"match": "job", "tools": [bash("sleep 600")], "repeat": True},
+        {"match": "works in the background", "tools": [bash(gate.command)]},
+        {"match": "<status>killed</status>", "text": "Both were stopped."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for(lambda text: "2 agents work in the background" in text and "Bash waiting" in text)
+    terminal.type(CTRL_C)
+    terminal.wait_for(lambda text: "interrupted" in text and is_at_prompt(text))
+    assert "2 agents work in the background" in terminal.screen.text
+    assert not [each for each in events(place) if each["type"] == "agent_ended"]
+    terminal.type("/agents stop all\r")
+    terminal.wait_for("Both were stopped.")
+    ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
+    assert ends == ["killed", "killed"]
+
+
+def test_leaving_while_agents_work_says_who_was_stopped_and_how_to_go_on(place: Place) -> None:
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one", background=True)]},
+        {"match": "job", "tools": [bash("sleep 600")]},
+        {"match": "works in the background", "text": "Started."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for(lambda text: "Started." in text and is_at_prompt(text))
+    terminal.type(CTRL_D)
+    assert terminal.wait_for_end() == 0
+    text = terminal.screen.text
+    assert "Stopped before it was done:" in text
+    assert "do one" in text.split("Stopped before it was done:")[1]
+    assert "shoal --resume" in text
+
+
+@pytest.mark.spec("USR-26", "USR-05", "QUE-06")
+def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wait_for_its_answer(
+    place: Place,
+) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one", background=True), agent("other", background=True)]},
+        {"match": "job one", "tools": [agent("two")]},
+        {"match": "job two", "tools": [agent("three", name="diver")]},
+        {"match": "job three", "tools": [bash("touch asked-for")]},
+        {"match": "job other", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the other is done"},
+        {"match": "one is done", "text": "All of them are done."},
+        {"match": "the other is done", "text": "The other one came first."},
+        {"match": "works in the background", "text": "Both are started."},
+        {"match": "(no output)", "text": "three is done"},
+        {"match": "three is done", "text": "two is done"},
+        {"match": "two is done", "text": "one is done"},
+        {"text": "unexpected", "repeat": True},
+        prompt="go",
+    )
+    terminal.wait_for("Bash asks to run for diver (do three)")
+    seen = time.time()
+    asked = next(each for each in events(place) if each["type"] == "asked")
+    told = datetime.strptime(asked["at"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()
+    assert seen - told <= 1.0
+    assert "touch asked-for" in terminal.wait_for("allow? ›")
+    # The other agent's end waits for the person's answer.
+    gate.open()
+    terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
+    lead, *_ = json.loads(place.shoal("ps", "--json").stdout)
+    assert lead["state"] == "idle"
+    assert [each["type"] for each in events(place)].count("turn_started") == 1
+    terminal.type("y\r")
+    terminal.wait_for("All of them are done.")
+    assert (place.project / "asked-for").exists()

@@ -1,0 +1,14 @@
+"""What the tests of worktrees share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from git_rig import Repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
