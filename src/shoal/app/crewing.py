@@ -29,10 +29,12 @@ from shoal.core.tools import Tool
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
+from shoal.stores.files.places import write_whole
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
+from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
 
 
@@ -55,13 +57,16 @@ class Ground(Struct, frozen=True, kw_only=True):
     housing: Housing
     plans: Plans
     acceptance: Acceptance
+    coordinator: bool = False
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from; the tools of the crew are added to it."""
+    """`tools` is what agents choose from, but for schedules; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
     # Where nobody is there, a fork would multiply what nobody sees.
-    forks = ground.settings.forks and options.attended
+    forks = ground.settings.forks and options.attended and not ground.coordinator
+    # An agent ends with its job, and a schedule would have nobody to come to.
+    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -69,7 +74,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=tools,
+        tools=theirs,
+        every_tool=tools,
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -85,8 +91,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
-            always_background=forks,
+            always_background=forks or ground.coordinator,
             forks=forks,
+            model_by_call=not ground.coordinator,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -99,9 +106,10 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents and not forks, forks=forks)
+    choice = not ground.coordinator
+    shown_inputs = Shown(background=own.background_agents and choice and not forks, forks=forks, model=choice)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
-        tools[tool.schema.name] = tool
+        tools[tool.schema.name] = theirs[tool.schema.name] = tool
     return crew
 
 
@@ -127,6 +135,18 @@ class Plans:
 
     def forget(self, agent: AgentId) -> None:
         self._of.pop(agent, None)
+
+
+def plans_in(settings: Settings, ids: Ids) -> Plans:
+    return Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
+    )
 
 
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:

@@ -75,6 +75,9 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
+    """What definitions choose from."""
+    every_tool: Mapping[str, Tool]
+    """With those that only the lead has, and so its forks."""
     housing: Housing
     bounds: Bounds
     purse: Purse
@@ -267,7 +270,8 @@ class Outfitting:
         toolset = self._toolset(definition)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
+            names = tuple(name for name in facts.tools if name in stock.every_tool)
+            toolset = replace(toolset, names=names)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
         authority = authority_of(newcomer.parent)
@@ -337,7 +341,7 @@ class Outfitting:
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.tools[name] for name in plan.toolset.names},
+            tools={name: stock.every_tool[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,

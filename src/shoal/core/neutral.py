@@ -20,6 +20,7 @@ _TAGS = (
     "task-notification",
     "task-reminder",
     "fork-boilerplate",
+    "scheduled-prompt",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",

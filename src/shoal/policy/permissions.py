@@ -38,7 +38,7 @@ from shoal.policy.tables import FileTable, Tables
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
-    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents"}
+    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
 _FETCHING = frozenset({"WebFetch", "WebSearch"})

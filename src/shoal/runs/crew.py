@@ -34,6 +34,7 @@ from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
+_MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     always_background: bool = False
     forks: bool = False
     """Whether an agent that is not named is a fork of who asks for it."""
+    model_by_call: bool = True
+    """Whether a call may name the model of the agent it starts."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -110,10 +113,13 @@ class AgentCrew:
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
         order = replace(order, name=name or None)
+        unheeded = "" if self.habits.model_by_call else order.model or ""
+        order = replace(order, model=None) if unheeded else order
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
@@ -433,6 +439,10 @@ class AgentCrew:
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
+
+
+def _noted(outfit: Outfit, note: str) -> Outfit:
+    return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
 
 
 def notification(completion: Completion) -> Item:

@@ -39,6 +39,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     """Which of the inputs do something here, so that the model sees them."""
 
     background: bool = True
+    model: bool = True
     remote: bool = False
     cwd: bool = False
     teams: bool = False
@@ -96,6 +97,7 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     """Hidden inputs are still understood."""
     gone = {
         *(() if shown.background else ("run_in_background",)),
+        *(() if shown.model else ("model",)),
         *(() if shown.cwd else ("cwd",)),
         *(() if shown.teams else ("team_name", "mode")),
     }
