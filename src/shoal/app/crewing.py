@@ -13,6 +13,7 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
+from shoal.app.orders import FORKED
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
@@ -60,10 +61,10 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from, but for schedules; the tools of the crew are added to it."""
+    """`tools` is what agents choose from; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
-    # An agent ends with its job, and a schedule would have nobody to come to.
-    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
+    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
+    forks = ground.settings.forks and options.attended and not ground.coordinator
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -71,7 +72,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=theirs,
+        tools=tools,
+        # An agent ends with its job, and a schedule would have nobody to come to.
+        of_lead=SCHEDULE_TOOLS,
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -87,8 +90,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
-            always_background=ground.coordinator,
+            always_background=forks or ground.coordinator,
             model_by_call=not ground.coordinator,
+            forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -101,10 +105,10 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    choice = not ground.coordinator
-    shown_inputs = Shown(background=own.background_agents and choice, model=choice)
+    free = not (forks or ground.coordinator)
+    shown_inputs = Shown(background=own.background_agents and free, model=not ground.coordinator, forks=forks)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
-        tools[tool.schema.name] = theirs[tool.schema.name] = tool
+        tools[tool.schema.name] = tool
     return crew
 
 
@@ -156,7 +160,13 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
     chosen: dict[str, Model] = {}
 
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
-        name = child_model(ground.settings, parent.model.card, call=order.model, definition=definition.model)
+        if definition is FORKED:
+            # One that goes on does so with the model it began with, whatever others get now.
+            name = order.model
+        else:
+            name = child_model(
+                ground.settings, parent.model.card, call=order.model, definition=definition.model
+            )
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from shoal.agent import compaction
+from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
 from shoal.core.agents import Glimpse, Reached
@@ -220,6 +221,10 @@ class Session:
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
         await compaction.compact(self.agent, "manual", wish=wish)
+
+    async def ask_aside(self, question: str) -> str:
+        """What the agent says to a question that never enters its conversation, whether it works or not."""
+        return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
     async def set_model(self, name: str) -> None:
         """Ask another model from the next request on."""

@@ -121,6 +121,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
+    def forks(self) -> bool:
+        return self.own.forks or any(self.environ.get(name, "").lower() in _TRUE for name in _FORKS)
+
+    @property
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
@@ -148,6 +152,8 @@ def _excepted(host: str, exceptions: str) -> bool:
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
+_TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
 _CHOICES = {

@@ -20,6 +20,7 @@ _TAGS = (
     "task-notification",
     "task-reminder",
     "scheduled-prompt",
+    "fork-boilerplate",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
+from shoal.agent.forking import FORK, PROGRESS, run_forked_agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
@@ -44,6 +45,8 @@ class Habits(Struct, frozen=True, kw_only=True):
     always_background: bool = False
     model_by_call: bool = True
     """Whether a call may name the model of the agent it starts."""
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -105,14 +108,15 @@ class AgentCrew:
         parent = self.agent(site.agent.agent)
         await self._preview.allow(parent, site)
         agent = self._ids.agent()
-        counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
+        forks = order.kind is None and self.habits.forks
+        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
+        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
-        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
         unheeded = "" if self.habits.model_by_call else order.model or ""
-        order = replace(order, model=None) if unheeded else order
+        order = replace(order, name=name or None, model=None if unheeded else order.model)
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
-            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
             run = self._begin(outfit, newcomer, counted)
@@ -175,6 +179,15 @@ class AgentCrew:
 
     def agents(self) -> tuple[Glimpse, ...]:
         return self._roll.glimpses(self._clock.monotonic())
+
+    async def summary_of(self, agent: str) -> str:
+        """What one at work says it is doing; its conversation never holds the question."""
+        run = self._roll.find(agent)
+        if run.agent is None:
+            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+        if not run.agent.conversation.messages:
+            return run.facts.description
+        return await run_forked_agent(run.agent, PROGRESS)
 
     def at_work(self) -> tuple[Run, ...]:
         return self._roll.at_work()

@@ -48,6 +48,8 @@ class Talk:
         self._questions: deque[Asking] = deque()
         self._answering: asyncio.Future[str] | None = None
         self._under_way: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
+        """Commands that run beside it."""
         self._waiting: list[str] = []
         self._interrupted_at = float("-inf")
         self._stopped = self._has_status = self._late = False
@@ -67,6 +69,8 @@ class Talk:
             for task in running:
                 task.cancel()
             self._prompt.asked()
+            for aside in self._asides:
+                aside.cancel()
             if self._under_way is not None:
                 self._under_way.cancel()
         self._feed.close()
@@ -193,7 +197,9 @@ class Talk:
         if isinstance(command, str):
             self.telling.note(command, RED)
         elif command.at_once:
-            self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
+            aside = self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
+            self._asides.add(aside)
+            aside.add_done_callback(self._asides.discard)
         elif self._under_way is not None:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
