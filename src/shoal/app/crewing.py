@@ -61,12 +61,10 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from, but for schedules; the tools of the crew are added to it."""
+    """`tools` is what agents choose from; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
-    # Where nobody is there, a fork would multiply what nobody sees.
+    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
     forks = ground.settings.forks and options.attended and not ground.coordinator
-    # An agent ends with its job, and a schedule would have nobody to come to.
-    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -74,8 +72,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=theirs,
-        every_tool=tools,
+        tools=tools,
+        # An agent ends with its job, and a schedule would have nobody to come to.
+        of_lead=SCHEDULE_TOOLS,
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -92,8 +91,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         habits=Habits(
             background=own.background_agents,
             always_background=forks or ground.coordinator,
-            forks=forks,
             model_by_call=not ground.coordinator,
+            forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -106,10 +105,10 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    choice = not ground.coordinator
-    shown_inputs = Shown(background=own.background_agents and choice and not forks, forks=forks, model=choice)
+    free = not (forks or ground.coordinator)
+    shown_inputs = Shown(background=own.background_agents and free, model=not ground.coordinator, forks=forks)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
-        tools[tool.schema.name] = theirs[tool.schema.name] = tool
+        tools[tool.schema.name] = tool
     return crew
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -75,9 +75,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
-    """What definitions choose from."""
-    every_tool: Mapping[str, Tool]
-    """With those that only the lead has, and so its forks."""
+    of_lead: Collection[str]
+    """Tools that the lead alone has, and its forks see."""
     housing: Housing
     bounds: Bounds
     purse: Purse
@@ -308,7 +307,8 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
 
     def _toolset(self, definition: Definition) -> Toolset:
-        toolset = tool_names(definition, self._stock.tools)
+        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "

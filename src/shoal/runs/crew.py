@@ -43,10 +43,10 @@ class Habits(Struct, frozen=True, kw_only=True):
     background: bool = True
     """Whether agents may run in the background at all."""
     always_background: bool = False
-    forks: bool = False
-    """Whether an agent that is not named is a fork of who asks for it."""
     model_by_call: bool = True
     """Whether a call may name the model of the agent it starts."""
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -112,9 +112,8 @@ class AgentCrew:
         order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
-        order = replace(order, name=name or None)
         unheeded = "" if self.habits.model_by_call else order.model or ""
-        order = replace(order, model=None) if unheeded else order
+        order = replace(order, name=name or None, model=None if unheeded else order.model)
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)

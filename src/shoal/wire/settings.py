@@ -102,10 +102,10 @@ class Own(Struct, frozen=True, kw_only=True):
     """Whether agents may run in the background."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
-    forks: bool = False
-    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     stuck_after: Seconds = 60.0
     """Seconds of silence after which a background command whose last line asks for something is told of."""
+    forks: bool = False
+    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
