@@ -269,7 +269,7 @@ class Outfitting:
         toolset = self._toolset(definition)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in stock.every_tool)
+            names = tuple(name for name in facts.tools if name in stock.tools)
             toolset = replace(toolset, names=names)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
@@ -341,7 +341,7 @@ class Outfitting:
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.every_tool[name] for name in plan.toolset.names},
+            tools={name: stock.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
