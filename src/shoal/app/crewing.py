@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
+from shoal.core.usage import ModelCard
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
@@ -159,14 +160,16 @@ def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[No
 def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Model]]:
     chosen: dict[str, Model] = {}
 
+    @lru_cache(maxsize=64)
+    def named(parent: ModelCard, call: str | None, definition: str | None) -> str | None:
+        return child_model(ground.settings, parent, call=call, definition=definition)
+
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
         if definition is FORKED:
             # One that goes on does so with the model it began with, whatever others get now.
             name = order.model
         else:
-            name = child_model(
-                ground.settings, parent.model.card, call=order.model, definition=definition.model
-            )
+            name = named(parent.model.card, order.model, definition.model)
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

@@ -39,14 +39,23 @@ class _Kept(Struct, frozen=True):
 
 
 class Folder:
-    """`adapt` completes what is read. Nothing is read before the first look."""
+    """`adapt` completes what is read. Nothing is read before the first look.
+
+    A `fixed` one is looked at once: what comes with the program does not change while it runs.
+    """
 
     def __init__(
-        self, root: Path, kind: SourceKind, *, adapt: Callable[[Found], Found] = lambda found: found
+        self,
+        root: Path,
+        kind: SourceKind,
+        *,
+        adapt: Callable[[Found], Found] = lambda found: found,
+        fixed: bool = False,
     ) -> None:
         self.root = root
         self._kind = kind
         self._adapt = adapt
+        self._fixed = fixed
         self._directories: dict[str, _Stamp] | None = None
         self._files: dict[str, _Kept] = {}
         self._paths: tuple[str, ...] = ()
@@ -63,8 +72,10 @@ class Folder:
         return self.found != before
 
     def _is_as_seen(self) -> bool:
+        if self._directories is None or self._fixed:
+            return self._directories is not None
         stamps = ((path, kept.stamp) for path, kept in self._files.items())
-        return self._directories is not None and all(
+        return all(
             seen.settled and _facts(path) == seen.facts
             for path, seen in chain(self._directories.items(), stamps)
         )

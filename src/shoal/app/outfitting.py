@@ -55,10 +55,11 @@ from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryTranscript
+from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
+_MODES: tuple[Mode, ...] = get_args(Mode)
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
@@ -428,7 +429,7 @@ class Outfitting:
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
-            return MemoryTranscript()
+            return NoTranscript()
         lines = Lines(
             session=newcomer.parent.identity.session,
             cwd=facts.cwd,
@@ -489,8 +490,7 @@ def _permissions(plan: _Plan) -> RulePermissions:
 
 
 def _mode(name: str) -> Mode:
-    modes: tuple[Mode, ...] = get_args(Mode)
-    return next((mode for mode in modes if mode == name), "default")
+    return next((mode for mode in _MODES if mode == name), "default")
 
 
 def _move(workspace: LocalWorkspace, cwd: str | None) -> None:

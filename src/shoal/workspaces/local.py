@@ -6,6 +6,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -64,10 +65,12 @@ class LocalWorkspace:
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
 
     def beside(self, changed: Callable[[int, Path], None]) -> LocalWorkspace:
-        """Another agent's view of the same files: it has read nothing yet."""
-        return LocalWorkspace(
-            self._root, granted=self._granted, cwd=self._cwd, checkpoints=self._checkpoints, changed=changed
-        )
+        """Another agent's view of the same files, held to the same places: it has read nothing yet."""
+        other = copy(self)
+        other._changed = changed
+        other._seen = {}
+        other._contents = OrderedDict()
+        return other
 
     def know(self, other: LocalWorkspace) -> None:
         """Count as read what the agent of the other one has read, as its fork has."""
