@@ -94,7 +94,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents)
+    shown_inputs = Shown(background=own.background_agents, cwd=own.agent_cwd)
     for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew

@@ -98,6 +98,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Agents that may be started at once without asking a person first; null never asks."""
     background_agents: bool = True
     """Whether agents may run in the background."""
+    agent_cwd: bool = False
+    """Whether the model is told that it can choose the directory an agent works in."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
