@@ -189,20 +189,28 @@ class Outfitting:
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
             toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
+        model = await self._model(newcomer.parent, order, definition)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
-        workspace = quarters.workspace
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
+            facts=replace(
+                facts, system=facts.system or stock.system(definition.prompt, quarters.workspace.cwd)
+            ),
             toolset=toolset,
-            model=await self._model(newcomer.parent, order, definition),
+            model=model,
             quarters=quarters,
             bounds=_bounds(stock.bounds, definition, order),
             transcript=transcript,
             conversation=conversation,
         )
-        outfit = self._outfit(plan, None)
+        try:
+            conversation.interrupt()
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            transcript.close()
+            await quarters.finish()
+            raise
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
@@ -365,7 +373,6 @@ class Outfitting:
         conversation = Conversation(
             transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
-        conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered
 
 
