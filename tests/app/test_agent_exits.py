@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def descriptors() -> list[str]:
     found = []
     for each in Path("/proc/self/fd").iterdir():
         try:
-            found.append(os.readlink(each))
+            found.append(str(each.readlink()))
         except OSError:
             continue
     return [each for each in found if "/subagents/" in each or each.endswith(".output")]

@@ -262,6 +262,20 @@ class Session:
             return Reached(to=LEAD, name="lead", how="queued")
         return await self.parts.crew.say(to, text)
 
+    @property
+    def any_working(self) -> bool:
+        """Whether an agent beside the lead is at its work."""
+        return any(run.completion is None for run in self.parts.crew.at_work())
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether an agent beside the lead works, or has ended and is not cleared away yet."""
+        return self.parts.crew.working
+
+    async def agents_idle(self) -> None:
+        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        await self.parts.crew.quiet()
+
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
 
@@ -330,7 +344,7 @@ class Session:
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
-        assume(agent.identity)
+        assume(agent.identity, agent.surroundings.workspace)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies
