@@ -36,6 +36,7 @@ from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -177,6 +178,13 @@ class Session:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
         item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
         self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
+        self.parts.queue.put(item)
+
+    def relay(self, sender: str, text: str, summary: str) -> None:
+        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        said = message_from(sender, text, summary=summary)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
+        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
         self.parts.queue.put(item)
 
     def unheard(self) -> tuple[str, ...]:
