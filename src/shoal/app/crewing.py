@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
@@ -107,8 +108,15 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
     free = not (forks or ground.coordinator)
-    shown_inputs = Shown(background=own.background_agents and free, model=not ground.coordinator, forks=forks)
-    for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
+    shown_inputs = Shown(
+        background=own.background_agents and free,
+        model=not ground.coordinator,
+        forks=forks,
+        cwd=own.agent_cwd,
+    )
+    abroad = Abroad(ground.settings.home).send
+    theirs = agent_tools(crew, listing=known, shown=shown_inputs, abroad=abroad)
+    for tool in (*theirs, *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew
 

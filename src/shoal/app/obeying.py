@@ -11,6 +11,7 @@ from shoal.wire.control import (
     Background,
     Command,
     Interrupt,
+    Relay,
     Send,
     SetModel,
     SetPermissionMode,
@@ -27,6 +28,9 @@ async def obey(session: Session, command: Command) -> Any:
     match command:
         case StopTask() | StopAgents() | Background() | Agents() | Send():
             return await _with_agents(session, command)
+        case Relay(sender=sender, text=text, summary=summary):
+            session.relay(sender, text, summary)
+            return {"queued": True}
         case Interrupt():
             return {"interrupted": await session.interrupt()}
         case SetModel(model=name):

@@ -272,6 +272,7 @@ class Outfitting:
             # As they were, for a definition that changed since would change what a cache knows.
             names = tuple(name for name in facts.tools if name in stock.tools)
             toolset = replace(toolset, names=names)
+        model = await self._model(newcomer.parent, order, definition)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
         authority = authority_of(newcomer.parent)
@@ -288,13 +289,19 @@ class Outfitting:
             facts=replace(facts, system=system, mode=mode),
             resumed=True,
             toolset=toolset,
-            model=await self._model(newcomer.parent, order, definition),
+            model=model,
             quarters=quarters,
             bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
-        outfit = self._outfit(plan, None)
+        try:
+            conversation.interrupt()
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            transcript.close()
+            await quarters.finish()
+            raise
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
@@ -455,7 +462,6 @@ class Outfitting:
         conversation = Conversation(
             transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
-        conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered
 
 

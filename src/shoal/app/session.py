@@ -38,6 +38,7 @@ from shoal.core.messages import Message, Text, user
 from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -191,6 +192,13 @@ class Session:
         self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
         self.parts.queue.put(item)
 
+    def relay(self, sender: str, text: str, summary: str) -> None:
+        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        said = message_from(sender, text, summary=summary)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
+        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
+        self.parts.queue.put(item)
+
     def unheard(self) -> tuple[str, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
         said = self.parts.queue.take_prompts(LEAD)
@@ -284,6 +292,20 @@ class Session:
             return Reached(to=LEAD, name="lead", how="queued")
         return await self.parts.crew.say(to, text)
 
+    @property
+    def any_working(self) -> bool:
+        """Whether an agent beside the lead is at its work."""
+        return any(run.completion is None for run in self.parts.crew.at_work())
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether an agent beside the lead works, or has ended and is not cleared away yet."""
+        return self.parts.crew.working
+
+    async def agents_idle(self) -> None:
+        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        await self.parts.crew.quiet()
+
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
 
@@ -355,7 +377,7 @@ class Session:
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
-        assume(agent.identity)
+        assume(agent.identity, agent.surroundings.workspace)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
@@ -119,7 +120,7 @@ class AgentCrew:
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -234,9 +235,13 @@ class AgentCrew:
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
-    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+    async def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
-        self._emit(outfit.started)
+        try:
+            self._emit(outfit.started)
+        except StoreError:
+            await outfit.finish()
+            raise
         self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
@@ -253,33 +258,36 @@ class AgentCrew:
             witness.doing = ""
             if witness.used_shell:
                 witness.committed(await outfit.commits())
-            run.completion = self._completion(run, outfit, end, shift)
+            run.completion = self._recorded(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)
-        except StoreError as error:
-            self._unrecorded(run, outfit, error)
         finally:
             self._purse.ended(counted)
             self._over(run)
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
-        self._emit(AgentEnded(agent=run.id, completion=completion))
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
-            self._emit(WorkKept(agent=run.id, work=work))
             run.completion = completion = replace(completion, worktree=work)
+            # The repository knows of it too; whoever waits must hear of the end.
+            with suppress(StoreError):
+                self._emit(WorkKept(agent=run.id, work=work))
         if run.background and not run.notified:
             self._queue.put(notification(completion))
 
-    def _unrecorded(self, run: Run, outfit: Outfit, error: StoreError) -> None:
-        """Its end could not be written down. Whoever waits still hears of it, and their own record fails."""
-        end = Ending(status="failed", text="", detail=str(error))
-        run.completion = run.completion or self._completion(run, outfit, end, Shift(self._queue, bool))
-        if run.background:
-            self._queue.put(notification(run.completion))
+    def _recorded(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
+        """Where its end cannot be written down, whoever waits still hears of it; their own record fails."""
+        try:
+            completion = self._completion(run, outfit, end, shift)
+        except StoreError as error:
+            unkept = Ending(status="failed", text="", detail=str(error))
+            completion = self._completion(run, outfit, unkept, shift)
+        with suppress(StoreError):
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        return completion
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
@@ -403,7 +411,7 @@ class AgentCrew:
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             # What others said to it meanwhile waits until it can be resumed.
             while (waiting := self._queue.take(agent)) is not None:

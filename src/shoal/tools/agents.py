@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
-from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order, Reached
+from shoal.core.agents import (
+    OTHER_MACHINE,
+    OTHER_SESSION,
+    Completion,
+    Crew,
+    Glimpse,
+    Launched,
+    Order,
+    Reached,
+)
 from shoal.core.errors import AgentRefused
+from shoal.core.identity import Identity
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
@@ -47,9 +57,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     """Whether leaving out the agent's type forks the caller."""
 
 
-def agent_tools(crew: Crew, *, listing: str, shown: Shown) -> tuple[Tool, ...]:
-    """`listing` tells the model which agents there are."""
-    return (_agent(crew, listing, shown), _send_message(crew), _list_agents(crew))
+Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
+"""Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
+
+
+def agent_tools(crew: Crew, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
+    """`listing` tells the model which agents there are; `abroad` sends to other sessions."""
+    return (_agent(crew, listing, shown), _send_message(crew, abroad), _list_agents(crew))
 
 
 def _agent(crew: Crew, listing: str, shown: Shown) -> Tool:
@@ -119,10 +133,12 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     return agent
 
 
-def _send_message(crew: Crew) -> Tool:
+def _send_message(crew: Crew, abroad: Abroad) -> Tool:
     @tool(name="SendMessage", deadline=60)
     async def send_message(
-        to: Annotated[str, "The name or id of an agent, lead, or * for everyone at work"],
+        to: Annotated[
+            str, "The name or id of an agent, lead, * for everyone at work, or uds:ID for another session"
+        ],
         message: Annotated[str, Meta(min_length=1)],
         summary: Annotated[str | None, "What it is about, in five to ten words"] = None,
         *,
@@ -132,6 +148,9 @@ def _send_message(crew: Crew) -> Tool:
         resumed in the background with it, knowing all it knew. What you write elsewhere no agent sees."""
         if not summary:
             return failed("A message needs a summary: what it is about, in five to ten words.")
+        if to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+            reaching = abroad(to, message, summary, site.agent)
+            return await _told(reaching, lambda reached: _sent((reached,), summary))
         return await _told(crew.send(to, message, summary, site), lambda reached: _sent(reached, summary))
 
     return send_message

@@ -100,6 +100,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
+    agent_cwd: bool = False
+    """Whether the model is told that it can choose the directory an agent works in."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
     stuck_after: Seconds = 60.0
