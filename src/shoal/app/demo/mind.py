@@ -50,12 +50,11 @@ def _of_the_ended(request: Request, agents: tuple[str, ...]) -> str:
     if lost := [name for name in told if told[name] != "completed"]:
         return f"{_named(lost)} did not get through."
     at_work = [name for name in agents if name not in told]
+    if not at_work:
+        return "All three are repaired, tested and committed, each on its own branch."
     newest = [kind for _, kind in _ENDED.findall(request.messages[-1].text)]
-    if at_work:
-        are = "is" if len(at_work) == 1 else "are"
-        return f"{_named(newest)} done; {_named(at_work)} {are} still at work."
-    return "All three are repaired, tested and committed, each on a branch of its own, ready to be merged."
+    return f"{_named(newest)} done, {' and '.join(at_work)} still at work."
 
 
 def _named(agents: list[str]) -> str:
-    return " and ".join(f"`{agent}`" for agent in agents)
+    return " and ".join(agents).capitalize()

@@ -39,7 +39,6 @@ def prepare(environ: MutableMapping[str, str], home: Path) -> None:
         PYTHON_COLORS="0",
         GIT_CONFIG_GLOBAL=os.devnull,
         GIT_CONFIG_NOSYSTEM="1",
-        LC_ALL="C.UTF-8",
     )
     for who in ("AUTHOR", "COMMITTER"):
         environ.update({f"GIT_{who}_NAME": "Shoal demo", f"GIT_{who}_EMAIL": "demo@localhost"})
