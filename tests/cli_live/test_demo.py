@@ -171,6 +171,28 @@ def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: Place, tmp_pat
     assert installed[1].startswith('         shoal "fix the tests"  ')
 
 
+def test_a_home_of_ones_own_keeps_the_record_and_nothing_else(place: Place, tmp_path: Path) -> None:
+    tmp, home = temporary(tmp_path), tmp_path / "own home"
+    env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
+    run = subprocess.run(
+        [*SHOAL, "demo", "--fast", "--home", str(home)], env=env, capture_output=True, text=True, check=True
+    )
+    (record,) = told(run.stdout, r"^record +(.*)$")
+    (session,) = told(run.stdout, rf"From another terminal: SHOAL_HOME='{home}' shoal watch (\w+)$")
+    assert Path(record).is_file()
+    watched = subprocess.run(
+        [*SHOAL, "watch", session],
+        env=env | {"SHOAL_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in AGENTS:
+        assert f"agent {name} completed" in watched.stdout
+    assert list(tmp.iterdir()) == []
+    assert list((home / "worktrees").iterdir()) == []
+
+
 def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "python3"
     broken.parent.mkdir()
@@ -182,10 +204,12 @@ def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     assert "The demo failed" in terminal.screen.text
 
 
-def test_ctrl_c_while_agents_work_leaves_nothing(place: Place, tmp_path: Path) -> None:
+def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: Place, tmp_path: Path) -> None:
     tmp = temporary(tmp_path)
     terminal = place.shoal_at_terminal("demo", "--home", str(place.home), TMPDIR=str(tmp))
     terminal.wait_for("Edit harbour/berths.py")
+    rows = told(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
+    assert sorted(rows) == [*AGENTS]
     terminal.type("\x03")
     assert terminal.wait_for_end() == 130
     assert list(tmp.iterdir()) == []

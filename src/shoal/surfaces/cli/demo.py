@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -97,7 +98,7 @@ class _Demo:
         introduce(self._screen, TASK, staged.unguarded)
         async with Session(staged.options) as session:
             if self._keep or self._elsewhere:
-                beside = f"SHOAL_HOME={self._home} shoal watch {session.id[:8]}"
+                beside = f"SHOAL_HOME={shlex.quote(str(self._home))} shoal watch {session.id[:8]}"
                 self._screen.write(f"  From another terminal: {beside}\n", DIM)
             self._show = Show(self._screen, session)
             finished = await self._show.run(TASK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -137,14 +138,18 @@ def _spent(spent: Spent, took: float | None = None) -> str:
 
 
 def _whereabouts(screen: Screen, ran: Ran) -> None:
+    own = _in_a_clone()
     if ran.kept:
+        project, home = shlex.quote(str(ran.project)), shlex.quote(str(ran.home))
         _row(screen, "project", str(ran.project))
         _row(screen, "record", str(ran.transcript))
-        _row(screen, "next", f"cd {ran.project} && git log --graph --oneline", BOLD)
-        _row(screen, "", f"SHOAL_HOME={ran.home} {_in_a_clone(absolute=True) or 'shoal'} cost", BOLD)
+        _row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
+        _row(screen, "", f"SHOAL_HOME={home} {_in_a_clone(absolute=True) or 'shoal'} cost", BOLD)
         return
-    own = _in_a_clone()
-    _row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+    if ran.home.is_relative_to(ran.project.parent):
+        _row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+    else:
+        _row(screen, "record", str(ran.transcript))
     _row(screen, "next", f"{own or 'shoal'} doctor", BOLD, "  which model can be used here, and what to type")
     if own is None:
         _row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
