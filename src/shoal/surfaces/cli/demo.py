@@ -80,8 +80,11 @@ class _Demo:
             yield
         finally:
             if self._elsewhere and not self._keep and self._show is not None:
+                shelf = (self._home / "worktrees").resolve()
                 for directory in self._show.worktrees:
-                    shutil.rmtree(directory, ignore_errors=True)
+                    # It is the person's own: nothing but a directory of worktrees is taken away there.
+                    if directory.parent == shelf:
+                        shutil.rmtree(directory, ignore_errors=True)
 
     async def run(self, signals: Signals) -> Ran:
         from shoal.app.demo.harbour import TASK, lay_out, put_under_git
