@@ -53,7 +53,7 @@ async def _with_agents(session: Session, command: StopTask | StopAgents | Backgr
         case StopTask(task_id=task):
             return {"stopped": task, "description": await session.stop_task(task)}
         case StopAgents():
-            return {"stopped": [each.agent for each in await session.stop_agents()]}
+            return {"stopped": (await session.stop_all()).ids}
         case Background(task_id=task):
             return {"moved": session.move_to_background(task)}
         case Agents():

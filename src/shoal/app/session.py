@@ -82,6 +82,10 @@ class Stopped(Struct, frozen=True, kw_only=True):
     agents: tuple[Glimpse, ...]
     commands: tuple[ShellFacts, ...]
 
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
+
 
 class Session:
     """Opened with `async with`; leaving it ends everything it started."""
