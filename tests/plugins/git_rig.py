@@ -22,7 +22,7 @@ def git(directory: Path, *words: str) -> str:
 class Repository:
     def __init__(self, top: Path, *, like: Repository | None = None) -> None:
         self.top = top / "project"
-        self.home = top / "worktrees"
+        self.home = top / "home"
         if like is not None:
             shutil.copytree(like.top, self.top)
             return

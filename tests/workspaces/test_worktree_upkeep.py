@@ -65,6 +65,8 @@ async def test_a_conflict_leaves_the_checkout_as_it_was_and_names_the_files(repo
     assert f"cd {worktree.path}" in str(conflict.value)
     assert repository.state() == before
     assert not (repository.top / ".git/MERGE_HEAD").exists()
+    assert git(worktree.path, "status", "--porcelain") == ""
+    assert [git(worktree.path, "rev-parse", "HEAD")] == list(repository.kept.values())
     # As the sentence says.
     git(worktree.path, "merge", "-q", "-X", "ours", "main")
     assert (await worktrees.merge(worktree.name)).commits == 2

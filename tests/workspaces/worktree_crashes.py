@@ -87,13 +87,13 @@ def found(repository: Repository) -> bool:
 async def check(repository: Repository, *, worked: bool) -> None:
     worktrees = repository.worktrees()
     # A git that the dead process had started may go on for a moment: its worktree counts as owned.
-    for lease in repository.home.glob("*/.owners/*"):
+    for lease in repository.home.glob("worktrees/*/.owners/*"):
         with lease.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
     await worktrees.reap()
     if worked:
         assert found(repository), "the work is lost"
-    for record in repository.home.glob("*/agent-*.json"):
+    for record in repository.home.glob("worktrees/*/agent-*.json"):
         await worktrees.merge(record.stem)
         assert found(repository), "the work is lost in the merge"
     assert repository.nothing_left(), list(repository.home.rglob("*"))

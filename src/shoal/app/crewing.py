@@ -9,10 +9,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
+from shoal.app.orders import FORKED
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
@@ -29,10 +31,12 @@ from shoal.core.usage import ModelCard
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
+from shoal.stores.files.places import write_whole
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
+from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
 
 
@@ -55,11 +59,14 @@ class Ground(Struct, frozen=True, kw_only=True):
     housing: Housing
     plans: Plans
     acceptance: Acceptance
+    coordinator: bool = False
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
     """`tools` is what agents choose from; the tools of the crew are added to it."""
     options, own = ground.options, ground.settings.own
+    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
+    forks = ground.settings.forks and options.attended and not ground.coordinator
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -68,6 +75,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=tools,
+        # An agent ends with its job, and a schedule would have nobody to come to.
+        of_lead=SCHEDULE_TOOLS,
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -83,6 +92,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
+            always_background=forks or ground.coordinator,
+            model_by_call=not ground.coordinator,
+            forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -95,8 +107,16 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     )
     ground.plans.crew = crew
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents)
-    for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
+    free = not (forks or ground.coordinator)
+    shown_inputs = Shown(
+        background=own.background_agents and free,
+        model=not ground.coordinator,
+        forks=forks,
+        cwd=own.agent_cwd,
+    )
+    abroad = Abroad(ground.settings.home).send
+    theirs = agent_tools(crew, listing=known, shown=shown_inputs, abroad=abroad)
+    for tool in (*theirs, *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
     return crew
 
@@ -125,6 +145,18 @@ class Plans:
         self._of.pop(agent, None)
 
 
+def plans_in(settings: Settings, ids: Ids) -> Plans:
+    return Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
+    )
+
+
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
     async def cleared(agent: AgentId) -> None:
         ground.plans.forget(agent)
@@ -141,7 +173,11 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
         return child_model(ground.settings, parent, call=call, definition=definition)
 
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
-        name = named(parent.model.card, order.model, definition.model)
+        if definition is FORKED:
+            # One that goes on does so with the model it began with, whatever others get now.
+            name = order.model
+        else:
+            name = named(parent.model.card, order.model, definition.model)
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

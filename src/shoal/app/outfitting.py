@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +13,16 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.orders import (
+    FORKED,
+    NO_FORK,
+    authority_of,
+    bounds_for,
+    first_prompt,
+    refuse_what_is_not_there,
+    refuse_where_forbidden,
+)
 from shoal.app.quarters import Housing, Quarters
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
@@ -32,26 +42,25 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId, Ids
-from shoal.core.messages import Message, Text
+from shoal.core.ids import AgentId, EntryId, Ids
+from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
-from shoal.policy.authority import narrowed
+from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
+from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, remember
+from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-_THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _MODES: tuple[Mode, ...] = get_args(Mode)
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -67,6 +76,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
+    of_lead: Collection[str]
+    """Tools that the lead alone has, and its forks see."""
     housing: Housing
     bounds: Bounds
     purse: Purse
@@ -96,6 +107,7 @@ class _Plan(Struct, kw_only=True):
     newcomer: Newcomer
     definition: Definition
     facts: Remembered
+    resumed: bool = False
     toolset: Toolset
     model: Model
     quarters: Quarters
@@ -119,14 +131,13 @@ class Outfitting:
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         parent = newcomer.parent
         definition = self._definition(order.kind or "")
-        if (refused := _authority(parent).refusal_to_start(definition.name)) is not None:
-            raise AgentRefused(f"The agent {definition.name} was not started: {refused.reason}")
-        _refuse_what_is_not_there(definition, order)
+        refuse_where_forbidden(parent, definition.name)
+        refuse_what_is_not_there(definition, order)
         wanted = _Wanted(
             order=order,
             definition=definition,
             toolset=self._toolset(definition),
-            bounds=_bounds(self._stock.bounds, definition, order),
+            bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
@@ -138,7 +149,7 @@ class Outfitting:
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority = quarters.workspace, _authority(parent)
+        workspace, authority = quarters.workspace, authority_of(parent)
         _move(workspace, order.cwd)
         facts = Remembered(
             agent_type=definition.name,
@@ -161,6 +172,7 @@ class Outfitting:
             depth=parent.identity.depth + 1,
             color=definition.color,
             background=definition.background,
+            thinking_tokens=wanted.bounds.thinking_tokens,
         )
         transcript = self._transcript(newcomer, facts)
         plan = _Plan(
@@ -174,36 +186,122 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        outfit = self._outfit(plan, _prompt(definition, order, quarters.told))
-        if stock.subagents is None:
-            self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
-        else:
-            remember(self._path(stock.subagents, newcomer.agent), facts)
+        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
+        self._remember(plan)
         return outfit
+
+    async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
+        stock, parent = self._stock, newcomer.parent
+        if is_fork(parent):
+            raise AgentRefused(NO_FORK)
+        refuse_where_forbidden(parent, FORK)
+        refuse_what_is_not_there(FORKED, order)
+        branch = parent.conversation.up_to_reply()
+        if branch is None:
+            raise AgentRefused("There is no reply yet after which a fork could begin.")
+        if order.isolation is None:
+            quarters = stock.housing.beside(newcomer)
+            quarters.workspace.know(_workspace(parent))
+        else:
+            quarters = await stock.housing.apart(newcomer, forks=True)
+        try:
+            return self._forked(order, newcomer, quarters, branch)
+        except BaseException:
+            await quarters.finish()
+            raise
+
+    def _forked(
+        self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
+    ) -> Outfit:
+        stock, parent, (history, entry) = self._stock, newcomer.parent, branch
+        _move(quarters.workspace, order.cwd)
+        facts = Remembered(
+            agent_type=FORK,
+            description=order.description,
+            name=order.name or "",
+            model=parent.model.card.id,
+            mode=forked(authority_of(parent).mode),
+            system=parent.system,
+            tools=tuple(parent.tools),
+            cwd=str(quarters.workspace.cwd),
+            isolation=order.isolation,
+            worktree=quarters.name,
+            parent=parent.identity.agent,
+            call=newcomer.call,
+            depth=parent.identity.depth + 1,
+            color=parent.identity.color,
+            background=True,
+            thinking_tokens=parent.bounds.thinking_tokens,
+            fork_of=entry,
+        )
+        transcript = self._transcript(newcomer, facts)
+        plan = _Plan(
+            newcomer=newcomer,
+            definition=FORKED,
+            facts=facts,
+            toolset=Toolset(names=facts.tools),
+            model=parent.model,
+            quarters=quarters,
+            bounds=replace(parent.bounds, max_turns=None),
+            transcript=transcript,
+            conversation=Conversation(
+                transcript, stock.clock, stock.ids.branch(), messages=history, last=entry
+            ),
+        )
+        job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
+        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
+        self._remember(plan)
+        # What the provider counted for the parent is better than an estimate.
+        outfit.agent.context_tokens = parent.context_tokens
+        return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
+
+    def _remember(self, plan: _Plan) -> None:
+        agent = plan.newcomer.agent
+        if self._stock.subagents is None:
+            self._in_memory[agent] = (plan.facts, plan.transcript, plan.conversation)
+        else:
+            remember(subagent_path(self._stock.subagents, agent), plan.facts)
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         stock = self._stock
         facts, transcript, conversation, delivered = self._recalled(newcomer)
-        definition = self._definition(facts.agent_type)
+        definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         toolset = self._toolset(definition)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
+            names = tuple(name for name in facts.tools if name in stock.tools)
+            toolset = replace(toolset, names=names)
+        model = await self._model(newcomer.parent, order, definition)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
+        authority = authority_of(newcomer.parent)
+        mode = narrowed(
+            authority.mode,
+            _mode(facts.mode),
+            person_configured=definition.source.trusted and definition.permission_mode is not None,
+            may_skip=authority.may_skip,
+        )
+        system = facts.system or stock.system(definition.prompt, workspace.cwd)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
+            facts=replace(facts, system=system, mode=mode),
+            resumed=True,
             toolset=toolset,
-            model=await self._model(newcomer.parent, order, definition),
+            model=model,
             quarters=quarters,
-            bounds=_bounds(stock.bounds, definition, order),
+            bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
-        outfit = self._outfit(plan, None)
+        try:
+            conversation.interrupt()
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            transcript.close()
+            await quarters.finish()
+            raise
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
@@ -217,7 +315,8 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
 
     def _toolset(self, definition: Definition) -> Toolset:
-        toolset = tool_names(definition, self._stock.tools)
+        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
@@ -260,13 +359,7 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=_authority(parent).child(
-                plan.quarters.workspace,
-                mode=_mode(facts.mode),
-                only=(plan.definition.tools or ()) if plan.toolset.only else (),
-                never=plan.toolset.never,
-                confined=plan.quarters.main,
-            ),
+            permissions=_permissions(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -340,9 +433,6 @@ class Outfitting:
 
         return check
 
-    def _path(self, directory: Path, agent: AgentId) -> Path:
-        return directory / f"agent-{agent}.jsonl"
-
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
@@ -353,7 +443,7 @@ class Outfitting:
             version=shoal.__version__,
             agent=newcomer.agent,
         )
-        return FileTranscript(self._path(directory, newcomer.agent), lines, durable=self._stock.durable)
+        return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
 
     def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
         stock, agent = self._stock, newcomer.agent
@@ -361,7 +451,7 @@ class Outfitting:
             if agent not in self._in_memory:
                 raise AgentRefused(_stranger(agent))
             return (*self._in_memory[agent], frozenset())
-        path = self._path(stock.subagents, agent)
+        path = subagent_path(stock.subagents, agent)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:
@@ -372,7 +462,6 @@ class Outfitting:
         conversation = Conversation(
             transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
-        conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered
 
 
@@ -380,54 +469,36 @@ def _stranger(agent: AgentId) -> str:
     return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
 
 
-def _authority(agent: Agent) -> RulePermissions:
-    assert isinstance(agent.permissions, RulePermissions)
-    return agent.permissions
+def _workspace(agent: Agent) -> LocalWorkspace:
+    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
+    return agent.surroundings.workspace
+
+
+def _permissions(plan: _Plan) -> RulePermissions:
+    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
+    quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
+    resumed = plan.resumed
+    permissions = authority_of(plan.newcomer.parent).child(
+        quarters.workspace,
+        mode=_mode(facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
+        never=() if resumed else toolset.never,
+        confined=quarters.main,
+        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
+    )
+    if not resumed:
+        plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
+    if quarters.secluded is not None and quarters.sandbox is not None:
+        sandbox = quarters.sandbox
+        quarters.secluded.paths = permissions.denied_paths
+        permissions.sandboxed = lambda _: sandbox.vouches
+    return permissions
 
 
 def _mode(name: str) -> Mode:
     return next((mode for mode in _MODES if mode == name), "default")
 
 
-def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
-    wanted = [name for name in _NOT_YET if getattr(definition, name)]
-    if wanted:
-        raise AgentRefused(
-            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
-            "gets yet. It is not started without them: take them out of its definition, or start another."
-        )
-    isolation = order.isolation or definition.isolation
-    if order.cwd is not None and isolation is not None:
-        raise AgentRefused(
-            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
-        )
-    if isolation == "remote":
-        raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
-
-
 def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
     if cwd is not None and not workspace.move(workspace.locate(cwd)):
         raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
-
-
-def _prompt(definition: Definition, order: Order, told: str) -> Message:
-    texts = (definition.initial_prompt, told, order.prompt)
-    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
-
-
-def _bounds(usual: Bounds, definition: Definition, order: Order) -> Bounds:
-    effort = definition.effort if order.effort is None else order.effort
-    return replace(
-        usual,
-        max_turns=definition.max_turns,
-        thinking_tokens=usual.thinking_tokens if effort is None else thinking_tokens(effort),
-    )
-
-
-def thinking_tokens(effort: str | int) -> int:
-    """Raises `AgentRefused` for a level nobody knows."""
-    if isinstance(effort, int):
-        return max(0, effort)
-    if effort not in _THINKING:
-        raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
-    return _THINKING[effort]

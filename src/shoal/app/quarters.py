@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from shoal.workspaces.local import LocalWorkspace
 from shoal.workspaces.repository import head_commit
 
 if TYPE_CHECKING:
-    from shoal.workspaces.worktree import Worktree
+    from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
     from shoal.workspaces.worktrees import Worktrees
 
 _COMMITS = 50
@@ -33,10 +33,20 @@ async def _nothing() -> KeptWork | None:
     return None
 
 
+class Secluded(Struct, kw_only=True):
+    """What rules keep the agent's commands from reading; its rules are made after its quarters."""
+
+    paths: Callable[[], Sequence[Path]] = tuple
+
+    def now(self) -> Sequence[Path]:
+        return self.paths()
+
+
 class Quarters(Struct, frozen=True, kw_only=True):
     workspace: LocalWorkspace
     sandbox: Sandbox | None = None
     """Holds its commands in place of the session's."""
+    secluded: Secluded | None = None
     main: Path | None = None
     """The checkout that its worktree was made from, which it must leave alone."""
     name: str = ""
@@ -80,9 +90,9 @@ class Housing:
             commits=self._commits(newcomer, workspace.root),
         )
 
-    async def apart(self, newcomer: Newcomer, again: str = "") -> Quarters:
+    async def apart(self, newcomer: Newcomer, again: str = "", *, forks: bool = False) -> Quarters:
         """A worktree of its own, or the one it had. Raises `AgentRefused` where isolation cannot hold."""
-        from shoal.workspaces.worktree import told_to_agent
+        from shoal.workspaces.worktree import told_to_agent, told_to_fork
 
         theirs = newcomer.parent.surroundings.workspace
         try:
@@ -93,7 +103,8 @@ class Housing:
                 lent=(self._settings.home / "plans",),
                 changed=self._changed(newcomer),
             )
-            sandbox = await self._sandbox(worktrees, worktree, workspace)
+            secluded = Secluded()
+            sandbox = await self._sandbox(worktrees, worktree, workspace, secluded)
         except WorktreeError as error:
             raise AgentRefused(f"The agent was not started: it cannot have a worktree. {error}") from error
         workspace.begin_turn(self._turn())
@@ -104,9 +115,10 @@ class Housing:
         return Quarters(
             workspace=workspace,
             sandbox=sandbox,
+            secluded=secluded,
             main=worktree.record.checkout,
             name=worktree.name,
-            told=told_to_agent(worktree),
+            told=told_to_fork(worktree) if forks else told_to_agent(worktree),
             notes=worktree.notes,
             finish=finish,
             commits=self._commits(newcomer, workspace.root, worktree.record.base),
@@ -140,12 +152,13 @@ class Housing:
                 pass
         return await worktrees.make(newcomer.agent, session=session)
 
-    async def _sandbox(self, worktrees: Worktrees, worktree: Worktree, workspace: LocalWorkspace) -> Sandbox:
-        from shoal.workspaces.worktree import WorktreeWorkspace
-
-        assert isinstance(workspace, WorktreeWorkspace)
+    async def _sandbox(
+        self, worktrees: Worktrees, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded
+    ) -> Sandbox:
         try:
-            return await worktree_sandbox(self._settings, worktree, workspace, self._record, self._note)
+            return await worktree_sandbox(
+                self._settings, worktree, workspace, self._record, self._note, secluded.now
+            )
         except WorktreeError:
             await worktrees.finish(worktree)
             raise
@@ -159,7 +172,7 @@ class Housing:
         if not isinstance(done, Kept):
             return None
         commits = 0 if done.work is None else done.work.commits
-        return KeptWork(path=str(done.path), branch=done.branch, commits=commits)
+        return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)
 
     def _changed(self, newcomer: Newcomer) -> Callable[[int, Path], None]:
         agent: AgentId = newcomer.agent

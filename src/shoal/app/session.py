@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from shoal.agent import compaction
+from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
 from shoal.core.agents import Glimpse, Reached
@@ -34,8 +35,10 @@ from shoal.core.events import (
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
+from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 
 GATHERED_WITHIN = 0.05
 """Seconds in which what arrives is taken up in one turn."""
+SESSION_ENDED = "the session ended"
+STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -69,6 +74,17 @@ class Turn(AsyncIterator[Event]):
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """Background work that was ended."""
+
+    agents: tuple[Glimpse, ...]
+    commands: tuple[ShellFacts, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
 
 
 class Session:
@@ -118,7 +134,8 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
-            await self.parts.crew.stop_all("the session ended")
+            await self.parts.crew.stop_all(SESSION_ENDED)
+            await self.parts.shells.stop_all(SESSION_ENDED)
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
@@ -179,6 +196,13 @@ class Session:
         self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
         self.parts.queue.put(item)
 
+    def relay(self, sender: str, text: str, summary: str) -> None:
+        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        said = message_from(sender, text, summary=summary)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
+        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
+        self.parts.queue.put(item)
+
     def unheard(self) -> tuple[str, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
         said = self.parts.queue.take_prompts(LEAD)
@@ -209,6 +233,10 @@ class Session:
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
         await compaction.compact(self.agent, "manual", wish=wish)
+
+    async def ask_aside(self, question: str) -> str:
+        """What the agent says to a question that never enters its conversation, whether it works or not."""
+        return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
     async def set_model(self, name: str) -> None:
         """Ask another model from the next request on."""
@@ -247,13 +275,19 @@ class Session:
         """End one agent, by id or name, or one background shell; what it was. Raises `AgentRefused`."""
         shell = self.parts.shells.find(task)
         if shell is not None and shell.status == "running":
-            await shell.stop()
+            await shell.stop(STOPPED_BY_PERSON)
             return shell.command
-        return (await self.parts.crew.end(task, "it was stopped by the person")).description
+        return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
 
     async def stop_agents(self) -> tuple[Glimpse, ...]:
         """End every agent but the lead; those that were at work."""
-        return await self.parts.crew.stop_all("it was stopped by the person")
+        return await self.parts.crew.stop_all(STOPPED_BY_PERSON)
+
+    async def stop_all(self) -> Stopped:
+        """End every agent but the lead, and every command in the background; the lead goes on."""
+        agents = await self.stop_agents()
+        shells = await self.parts.shells.stop_all(STOPPED_BY_PERSON)
+        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> Reached:
         """A person's words for any agent. The lead hears them as steering, or in a turn of their own."""
@@ -261,6 +295,20 @@ class Session:
             self.steer(text)
             return Reached(to=LEAD, name="lead", how="queued")
         return await self.parts.crew.say(to, text)
+
+    @property
+    def any_working(self) -> bool:
+        """Whether an agent beside the lead is at its work."""
+        return any(run.completion is None for run in self.parts.crew.at_work())
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether an agent beside the lead works, or has ended and is not cleared away yet."""
+        return self.parts.crew.working
+
+    async def agents_idle(self) -> None:
+        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        await self.parts.crew.quiet()
 
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
@@ -302,7 +350,10 @@ class Session:
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            for ended in parts.left_over.shells:
+                self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
+            parts.timetable.recover(parts.left_over.schedules)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
@@ -330,7 +381,7 @@ class Session:
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
-        assume(agent.identity)
+        assume(agent.identity, agent.surroundings.workspace)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies

@@ -11,4 +11,4 @@ from shoal.workspaces.worktrees import Worktrees
 
 def worktrees_of(cwd: Path, *, home: Path, environ: Mapping[str, str], clock: Clock) -> Worktrees:
     """`environ` is the person's own: what a project sets must not steer git."""
-    return Worktrees(cwd, home / "worktrees", env=environ, clock=clock)
+    return Worktrees(cwd, home, env=environ, clock=clock)

@@ -19,6 +19,8 @@ _TAGS = (
     "agent-message",
     "task-notification",
     "task-reminder",
+    "scheduled-prompt",
+    "fork-boilerplate",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",

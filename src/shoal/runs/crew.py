@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
+from shoal.agent.forking import FORK, PROGRESS, run_forked_agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
@@ -33,6 +35,7 @@ from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
+_MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -41,6 +44,10 @@ class Habits(Struct, frozen=True, kw_only=True):
     background: bool = True
     """Whether agents may run in the background at all."""
     always_background: bool = False
+    model_by_call: bool = True
+    """Whether a call may name the model of the agent it starts."""
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -102,14 +109,18 @@ class AgentCrew:
         parent = self.agent(site.agent.agent)
         await self._preview.allow(parent, site)
         agent = self._ids.agent()
-        counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
+        forks = order.kind is None and self.habits.forks
+        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
+        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
-        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
+        unheeded = "" if self.habits.model_by_call else order.model or ""
+        order = replace(order, name=name or None, model=None if unheeded else order.model)
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
-            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
-            run = self._begin(outfit, newcomer, counted)
+            outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -170,6 +181,15 @@ class AgentCrew:
     def agents(self) -> tuple[Glimpse, ...]:
         return self._roll.glimpses(self._clock.monotonic())
 
+    async def summary_of(self, agent: str) -> str:
+        """What one at work says it is doing; its conversation never holds the question."""
+        run = self._roll.find(agent)
+        if run.agent is None:
+            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+        if not run.agent.conversation.messages:
+            return run.facts.description
+        return await run_forked_agent(run.agent, PROGRESS)
+
     def at_work(self) -> tuple[Run, ...]:
         return self._roll.at_work()
 
@@ -215,9 +235,13 @@ class AgentCrew:
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
-    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+    async def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
-        self._emit(outfit.started)
+        try:
+            self._emit(outfit.started)
+        except StoreError:
+            await outfit.finish()
+            raise
         self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
@@ -234,33 +258,36 @@ class AgentCrew:
             witness.doing = ""
             if witness.used_shell:
                 witness.committed(await outfit.commits())
-            run.completion = self._completion(run, outfit, end, shift)
+            run.completion = self._recorded(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)
-        except StoreError as error:
-            self._unrecorded(run, outfit, error)
         finally:
             self._purse.ended(counted)
             self._over(run)
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
-        self._emit(AgentEnded(agent=run.id, completion=completion))
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
-            self._emit(WorkKept(agent=run.id, work=work))
             run.completion = completion = replace(completion, worktree=work)
+            # The repository knows of it too; whoever waits must hear of the end.
+            with suppress(StoreError):
+                self._emit(WorkKept(agent=run.id, work=work))
         if run.background and not run.notified:
             self._queue.put(notification(completion))
 
-    def _unrecorded(self, run: Run, outfit: Outfit, error: StoreError) -> None:
-        """Its end could not be written down. Whoever waits still hears of it, and their own record fails."""
-        end = Ending(status="failed", text="", detail=str(error))
-        run.completion = run.completion or self._completion(run, outfit, end, Shift(self._queue, bool))
-        if run.background:
-            self._queue.put(notification(run.completion))
+    def _recorded(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
+        """Where its end cannot be written down, whoever waits still hears of it; their own record fails."""
+        try:
+            completion = self._completion(run, outfit, end, shift)
+        except StoreError as error:
+            unkept = Ending(status="failed", text="", detail=str(error))
+            completion = self._completion(run, outfit, unkept, shift)
+        with suppress(StoreError):
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        return completion
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
@@ -345,8 +372,9 @@ class AgentCrew:
         """Gone, with everything it was given returned, when this returns."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
-        if run.task is not None:
-            run.stopping = run.stopping or why
+        if run.task is not None and not run.stopping:
+            # Once: a second cancellation would strike the clean-up that the first one began.
+            run.stopping = why
             run.task.cancel()
         await run.over()
 
@@ -384,7 +412,7 @@ class AgentCrew:
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             # What others said to it meanwhile waits until it can be resumed.
             while (waiting := self._queue.take(agent)) is not None:
@@ -419,6 +447,10 @@ class AgentCrew:
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
+
+
+def _noted(outfit: Outfit, note: str) -> Outfit:
+    return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
 
 
 def notification(completion: Completion) -> Item:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
-from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order, Reached
+from shoal.core.agents import (
+    OTHER_MACHINE,
+    OTHER_SESSION,
+    Completion,
+    Crew,
+    Glimpse,
+    Launched,
+    Order,
+    Reached,
+)
 from shoal.core.errors import AgentRefused
+from shoal.core.identity import Identity
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
@@ -26,22 +36,40 @@ _ABOUT = (
 )
 
 
+_FORKS = (
+    "Without subagent_type the agent is a fork of you: it knows this whole conversation, has your tools and "
+    "your model, and reads what you share from the cache. Its prompt is a directive: say what to do and what "
+    "is not its part, not what you both know. Fork for what would fill your conversation with details that "
+    "you need not keep; an agent that is named begins with your prompt alone. All agents run in the "
+    "background. Until a fork has reported you do not know what it found: do not guess it."
+)
+
+
 class Shown(Struct, frozen=True, kw_only=True):
     """Which of the inputs do something here, so that the model sees them."""
 
     background: bool = True
+    model: bool = True
     remote: bool = False
     cwd: bool = False
     teams: bool = False
+    forks: bool = False
+    """Whether leaving out the agent's type forks the caller."""
 
 
-def agent_tools(crew: Crew, *, listing: str, shown: Shown) -> tuple[Tool, ...]:
-    """`listing` tells the model which agents there are."""
-    return (_agent(crew, listing, shown), _send_message(crew), _list_agents(crew))
+Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
+"""Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
+
+
+def agent_tools(crew: Crew, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
+    """`listing` tells the model which agents there are; `abroad` sends to other sessions."""
+    return (_agent(crew, listing, shown), _send_message(crew, abroad), _list_agents(crew))
 
 
 def _agent(crew: Crew, listing: str, shown: Shown) -> Tool:
-    @tool(name="Agent", deadline=None, description=f"{_ABOUT}\n\n{listing}".strip(), beside=True)
+    about = "\n\n".join([_ABOUT, *([_FORKS] if shown.forks else []), listing]).strip()
+
+    @tool(name="Agent", deadline=None, description=about, beside=True)
     async def agent(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         description: Annotated[str, "What it does, in three to five words"],
         prompt: Annotated[str, Meta(min_length=1), "The job, with everything it needs to know"],
@@ -83,11 +111,14 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     """Hidden inputs are still understood."""
     gone = {
         *(() if shown.background else ("run_in_background",)),
+        *(() if shown.model else ("model",)),
         *(() if shown.cwd else ("cwd",)),
         *(() if shown.teams else ("team_name", "mode")),
     }
     whole = agent.schema.input_schema
     inputs = {name: each for name, each in whole["properties"].items() if name not in gone}
+    if shown.forks:
+        inputs["subagent_type"] |= {"description": "Which agent; a fork of you if left out"}
     if not shown.remote:
         inputs["isolation"] = {
             "type": "string",
@@ -102,10 +133,12 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     return agent
 
 
-def _send_message(crew: Crew) -> Tool:
+def _send_message(crew: Crew, abroad: Abroad) -> Tool:
     @tool(name="SendMessage", deadline=60)
     async def send_message(
-        to: Annotated[str, "The name or id of an agent, lead, or * for everyone at work"],
+        to: Annotated[
+            str, "The name or id of an agent, lead, * for everyone at work, or uds:ID for another session"
+        ],
         message: Annotated[str, Meta(min_length=1)],
         summary: Annotated[str | None, "What it is about, in five to ten words"] = None,
         *,
@@ -115,6 +148,9 @@ def _send_message(crew: Crew) -> Tool:
         resumed in the background with it, knowing all it knew. What you write elsewhere no agent sees."""
         if not summary:
             return failed("A message needs a summary: what it is about, in five to ten words.")
+        if to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+            reaching = abroad(to, message, summary, site.agent)
+            return await _told(reaching, lambda reached: _sent((reached,), summary))
         return await _told(crew.send(to, message, summary, site), lambda reached: _sent(reached, summary))
 
     return send_message
@@ -165,7 +201,10 @@ def _completed(done: Completion) -> Outcome:
 def _trailer(done: Completion) -> str:
     lines = [f"agentId: {done.agent} (SendMessage resumes it)"]
     if done.worktree is not None:
-        lines.append(f"worktreePath: {done.worktree.path}\nworktreeBranch: {done.worktree.branch}")
+        work = done.worktree
+        lines.append(f"worktreePath: {work.path}\nworktreeBranch: {work.branch}")
+        if work.ref:
+            lines.append(f"git merge {work.ref} brings all of it in")
     lines.append(f"evidence: {evidence(done.evidence)}")
     lines.append(
         f"<usage>total_tokens: {done.usage.total_tokens}\ntool_uses: {done.evidence.tool_calls}\n"

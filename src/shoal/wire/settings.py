@@ -96,10 +96,18 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    coordinator: bool = False
+    """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
+    agent_cwd: bool = False
+    """Whether the model is told that it can choose the directory an agent works in."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
+    stuck_after: Seconds = 60.0
+    """Seconds of silence after which a background command whose last line asks for something is told of."""
+    forks: bool = False
+    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     plan_approver: Literal["auto", "lead", "user"] = "user"

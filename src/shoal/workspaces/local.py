@@ -72,6 +72,11 @@ class LocalWorkspace:
         other._contents = OrderedDict()
         return other
 
+    def know(self, other: LocalWorkspace) -> None:
+        """Count as read what the agent of the other one has read, as its fork has."""
+        self._seen.update(other._seen)
+        self._contents.update(other._contents)
+
     @property
     def root(self) -> Path:
         return self._root

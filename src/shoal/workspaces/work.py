@@ -116,12 +116,21 @@ async def committed(git: Git, common: Path, record: WorktreeRecord, work: Work, 
         return work.head
     with _scratch(directory, record.name) as scratch:
         tree = await _tree(git, common, record, work, scratch)
-    commit = await _commit(git, common, record, tree, [work.head])
+    commit = await _kept_alone(git, common, record, tree, work.head)
+    commit = commit or await _commit(git, common, record, tree, [work.head])
     if find_entry(common, record.path) is not None and record.path.is_dir():
         place = await place_of(git, common, record, directory / f".{record.name}.index")
         await git("update-ref", "-m", "commit: by Shoal, to be merged", "HEAD", commit, work.head, at=place)
         await git("reset", "--quiet", at=place)
     return commit
+
+
+async def _kept_alone(git: Git, common: Path, record: WorktreeRecord, tree: str, head: str) -> str | None:
+    """The commit under the ref, if it is this tree on top of this head and nothing else."""
+    ref = kept_ref(record.name)
+    said = await git.tried("rev-parse", ref, f"{ref}^{{tree}}", f"{ref}^@", at=_bare(common))
+    commit, *rest = said.text.split() or [""]
+    return commit if said.status == 0 and rest == [tree, head] else None
 
 
 async def identity_settings(git: Git, common: Path) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ _LONGEST_NAME = 100
 
 
 class Worktrees:
-    """`root` is where the lead works, `home` holds the worktrees of all repositories.
+    """`root` is where the lead works, `home` is Shoal's, with the worktrees of all repositories.
 
     Not in the checkout: there its own tools would find every file once more. Not below `shoal` in Shoal's
     home, which is hidden from commands.
@@ -142,7 +142,9 @@ class Worktrees:
     def _first(self, checkout: Checkout) -> Shelf:
         """Another may have been faster: all must wait for one lock."""
         if self._shelf is None:
-            files = WorktreeFiles(Path(os.path.realpath(self._home)) / _name_of(checkout.common))
+            files = WorktreeFiles(
+                Path(os.path.realpath(self._home)) / "worktrees" / _name_of(checkout.common)
+            )
             lock = RepositoryLock(checkout.common, self._clock)
             self._shelf = Shelf(git=self._git, checkout=checkout, files=files, lock=lock)
         return self._shelf
