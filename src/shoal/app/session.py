@@ -357,8 +357,12 @@ class Session:
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
-        if self._channel is not None:
-            await self._channel.put(event)
+        channel = self._channel
+        if channel is not None:
+            # As `put` does, without its coroutine: this is passed dozens of times in each round.
+            if channel.full:
+                await channel.room()
+            channel.push(event)
 
     def _keep(self, event: Event) -> None:
         # On the record before anyone hears of it: what a surface has shown is kept.
