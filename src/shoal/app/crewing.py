@@ -130,6 +130,7 @@ class Plans:
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
     async def cleared(agent: AgentId) -> None:
         ground.plans.forget(agent)
+        ground.housing.leases.release(agent)
         await shells.stop_those_of(agent)
 
     return cleared
