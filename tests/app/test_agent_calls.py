@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, last_result, opened, starts, texts
@@ -188,3 +189,27 @@ async def test_an_agent_that_moves_to_the_background_is_launched_for_programs_to
         await session.parts.crew.quiet()
     assert data["status"] == "async_launched"
     assert [event.agent for event in recorded(session) if isinstance(event, AgentMoved)] == [data["agentId"]]
+
+
+@pytest.mark.spec("AGT-05")
+@pytest.mark.parametrize("form", ["in-process", "process"])
+async def test_a_teammate_starts_no_teammates_and_in_its_leads_process_none_in_the_background(
+    tmp_path: Path, form: Any
+) -> None:
+    agents = {"later": {"description": "d", "prompt": "p", "background": True}}
+    calls = [
+        agent("child 1", "c1", name="bob"),
+        agent("child 2", "c2", run_in_background=True),
+        agent("child 3", "c3", subagent_type="later"),
+        agent("child 4", "c4"),
+    ]
+    model = cast(lead=[calls, "end"], child=["done"])
+    async with opened(tmp_path, model, agents=agents, team="roof") as session:
+        session.agent.identity = replace(session.agent.identity, name="ann", teammate=form)
+        await drain(session.run("lead"))
+        await session.agents_idle()
+    named, *background, own = texts(session)
+    assert "the roster of a team is flat" in named
+    refused = ["has no agents in the background" in each for each in background]
+    assert refused == [form == "in-process"] * 2
+    assert own.startswith("done")

@@ -180,7 +180,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            housing=_housing(options, settings, record, session, leave),
+            housing=_housing(options, settings, record, reach.workspace, session, leave),
             plans=plans,
             coordinator=coordinator,
             acceptance=acceptance,
@@ -413,7 +413,12 @@ def _between_agents(
 
 
 def _housing(
-    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+    options: Options,
+    settings: Settings,
+    record: _Record,
+    workspace: LocalWorkspace,
+    session: Session,
+    leave: AsyncExitStack,
 ) -> Housing:
     housing = Housing(
         settings,
@@ -424,6 +429,7 @@ def _housing(
         turn=lambda: session.turn,
     )
     leave.callback(housing.close)
+    workspace.guard = housing.leases.guard(LEAD)
     return housing
 
 

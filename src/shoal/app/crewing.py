@@ -160,6 +160,7 @@ def plans_in(settings: Settings, ids: Ids) -> Plans:
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
     async def cleared(agent: AgentId) -> None:
         ground.plans.forget(agent)
+        ground.housing.leases.release(agent)
         await shells.stop_those_of(agent)
 
     return cleared

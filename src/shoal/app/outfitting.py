@@ -155,7 +155,7 @@ class Outfitting:
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=wanted.model.card.id,
+            model=f"{wanted.model.card.provider}:{wanted.model.card.id}",
             mode=narrowed(
                 authority.mode,
                 definition.permission_mode,

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
+from shoal.app.answering import Answering
 from shoal.app.options import Options
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
@@ -96,6 +97,7 @@ class Session:
         self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._answering = Answering()
         self._watchers: dict[Callable[[Event], None], None] = {}
         self.turn = 0
         self.stopping = asyncio.Event()
@@ -373,6 +375,8 @@ class Session:
         if self.parts.debug is not None:
             self.parts.debug.note(event)
         self._show(event)
+        if (told := self._answering.look(event)) is not None:
+            self.note(told)
 
     def _show(self, event: Event) -> None:
         for watcher in tuple(self._watchers):

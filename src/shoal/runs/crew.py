@@ -20,6 +20,7 @@ from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
+from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
 from shoal.core.tools import Site
@@ -36,6 +37,10 @@ from shoal.wire.notices import message_from, task_notification
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
 _MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
+_NOT_BESIDE_TEAMMATES = (
+    "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
+    "Start one that you wait for."
+)
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -107,6 +112,7 @@ class AgentCrew:
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
+        _refuse_teammates_of(parent.identity, order)
         await self._preview.allow(parent, site)
         agent = self._ids.agent()
         forks = order.kind is None and self.habits.forks
@@ -118,7 +124,7 @@ class AgentCrew:
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
-            outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            outfit = await self._placed(outfit, order, parent.identity)
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
             run = await self._begin(outfit, newcomer, counted)
         except BaseException:
@@ -219,6 +225,14 @@ class AgentCrew:
         for item in pending.pop(LEAD, []):
             self._queue.put(item)
         self._roll.remember(ended)
+
+    async def _placed(self, outfit: Outfit, order: Order, parent: Identity) -> Outfit:
+        """In the background, or waited for."""
+        background = self._wants(order, outfit)
+        if background and parent.is_in_process:
+            await outfit.finish()
+            raise AgentRefused(_NOT_BESIDE_TEAMMATES)
+        return replace(outfit, started=replace(outfit.started, background=background))
 
     def _wants(self, order: Order, outfit: Outfit) -> bool:
         """Whether it is to run in the background."""
@@ -451,6 +465,14 @@ class AgentCrew:
 
 def _noted(outfit: Outfit, note: str) -> Outfit:
     return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
+
+
+def _refuse_teammates_of(teammate: Identity, order: Order) -> None:
+    if teammate.is_teammate and order.name and (order.team or teammate.team):
+        raise AgentRefused(
+            "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
+            "agent of your own, or ask the lead for a teammate."
+        )
 
 
 def notification(completion: Completion) -> Item:

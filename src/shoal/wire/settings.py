@@ -110,6 +110,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
+    file_leases: tuple[str, ...] = ()
+    """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False

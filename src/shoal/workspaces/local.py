@@ -61,6 +61,8 @@ class LocalWorkspace:
         self._checkpoints = checkpoints
         self._changed = changed
         self._turn = 0
+        self.guard: Callable[[Path], None] | None = None
+        """Asked before a file is written; refuses with `WorkspaceError`."""
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
 
@@ -160,6 +162,8 @@ class LocalWorkspace:
 
     def write(self, path: Path, content: bytes) -> None:
         real = _real(path)
+        if self.guard is not None:
+            self.guard(real)
         if os.path.lexists(real):
             before, state = _content(real)
             self._refuse_stale(real, before, state, intended=content)
