@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import UndoReport
 
 GATHERED_WITHIN = 0.05
-"""Seconds in which what arrives is taken up in one turn."""
+"""Seconds between two arrivals that are taken up in one turn."""
+GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
@@ -175,13 +176,19 @@ class Session:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
                     await self._something(crew.quiet(), queue.arrival(LEAD))
-                if crew.working and queue.size(LEAD):
-                    # Several that end about now are heard of in one turn.
-                    await self._something(crew.quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
+                await self._gather()
         except TimeoutError:
             self.cut_short = await crew.stop_all("the deadline has passed")
             return None
         return self.run(None) if queue.size(LEAD) else None
+
+    async def _gather(self) -> None:
+        """Let those that end about now be heard of in one turn."""
+        crew, queue, clock = self.parts.crew, self.parts.queue, self.agent.clock
+        last, known = clock.monotonic() + GATHERED_IN_ALL, 0
+        while crew.working and queue.size(LEAD) > known and clock.monotonic() < last:
+            known = queue.size(LEAD)
+            await self._something(crew.quiet(), clock.sleep(GATHERED_WITHIN))
 
     async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
         """Until one of them is over."""
