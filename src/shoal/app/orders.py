@@ -13,6 +13,7 @@ from shoal.core.definitions import Definition, Source
 from shoal.core.errors import AgentRefused
 from shoal.core.messages import Message, Text
 from shoal.core.permissions import Mode
+from shoal.core.ports import Model
 from shoal.policy.permissions import RulePermissions
 from shoal.workspaces.local import LocalWorkspace
 
@@ -81,6 +82,11 @@ def thinking_tokens(effort: str | int) -> int:
 
 def mode_named(name: str) -> Mode:
     return next((mode for mode in _MODES if mode == name), "default")
+
+
+def name_of(model: Model) -> str:
+    """By which it is found again, whoever runs on what then."""
+    return f"{model.card.provider}:{model.card.id}"
 
 
 def move_to(cwd: str | None, workspace: LocalWorkspace) -> None:

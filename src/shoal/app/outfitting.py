@@ -21,6 +21,7 @@ from shoal.app.orders import (
     first_prompt,
     mode_named,
     move_to,
+    name_of,
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
@@ -154,7 +155,7 @@ class Outfitting:
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=f"{wanted.model.card.provider}:{wanted.model.card.id}",
+            model=name_of(wanted.model),
             mode=narrowed(
                 authority.mode,
                 definition.permission_mode,
@@ -218,7 +219,7 @@ class Outfitting:
             agent_type=FORK,
             description=order.description,
             name=order.name or "",
-            model=parent.model.card.id,
+            model=name_of(parent.model),
             mode=forked(authority_of(parent).mode),
             system=parent.system,
             tools=tuple(parent.tools),
