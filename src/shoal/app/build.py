@@ -22,34 +22,30 @@ from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep_answer
-from shoal.app.live_settings import LiveSettings
 from shoal.app.obeying import obey
 from shoal.app.options import Options
-from shoal.app.own_documents import documents_directory
+from shoal.app.permitting import session_permissions
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import carry_over, open_purse
 from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Purse
-from shoal.core.errors import SettingsError, ShoalError
+from shoal.core.errors import SettingsError
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, LEAD_KIND, Ids
 from shoal.core.messages import Message
-from shoal.core.permissions import Suggestion
 from shoal.core.ports import Journal, Model, Transcript
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
-from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
@@ -286,7 +282,7 @@ async def _reach(
         stuck_after=settings.own.stuck_after,
         note=session.note,
     )
-    permissions = _permissions(options, settings, workspace, record.directory, session)
+    permissions = session_permissions(options, settings, workspace, record.directory, session)
     confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
     shells.confine(confined)
     permissions.sandboxed = lambda _: confined.vouches
@@ -362,44 +358,6 @@ def _record(
         journal=journal,
         checkpoints=Checkpoints(history.directory / "checkpoints"),
     )
-
-
-def _permissions(
-    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
-) -> RulePermissions:
-    live = LiveSettings(
-        settings,
-        cwd=workspace.root,
-        given=options.settings,
-        allow=rules_in(options.allowed_tools),
-        deny=rules_in(options.disallowed_tools),
-        note=session.note,
-    )
-    mode = options.mode or settings.permissions.default_mode or "default"
-    return RulePermissions(
-        workspace,
-        mode="bypassPermissions" if options.skip_permissions else mode,
-        standing=live,
-        readable=[directory / "results", documents_directory()],
-        home=settings.home,
-        answers=_answers(settings, workspace.root, session),
-        may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
-    )
-
-
-def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
-    def kept(update: Suggestion) -> None:
-        try:
-            if keep_answer(update, settings, cwd):
-                return
-            why = "the settings of this project are not trusted. See `shoal trust --show`."
-        except ShoalError as error:
-            why = str(error)
-        session.note(f"It could not be kept, and holds for this session alone: {why}")
-        answers.add(update)
-
-    answers = SessionAnswers(kept, session.note)
-    return answers
 
 
 def _between_agents(

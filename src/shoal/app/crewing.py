@@ -14,7 +14,7 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
-from shoal.app.orders import FORKED
+from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
@@ -179,7 +179,7 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
             name = order.model
         else:
             name = named(parent.model.card, order.model, definition.model)
-        if name is None or name == parent.model.card.id:
+        if name in (None, parent.model.card.id, name_of(parent.model)):
             return parent.model
         if name not in chosen:
             chosen[name] = await ground.choose(name)

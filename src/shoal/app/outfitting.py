@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +19,9 @@ from shoal.app.orders import (
     authority_of,
     bounds_for,
     first_prompt,
+    mode_named,
+    move_to,
+    name_of,
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
@@ -44,7 +46,6 @@ from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
-from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
@@ -59,7 +60,6 @@ from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-_MODES: tuple[Mode, ...] = get_args(Mode)
 _SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
@@ -150,12 +150,12 @@ class Outfitting:
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
         workspace, authority = quarters.workspace, authority_of(parent)
-        _move(workspace, order.cwd)
+        move_to(order.cwd, workspace)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=f"{wanted.model.card.provider}:{wanted.model.card.id}",
+            model=name_of(wanted.model),
             mode=narrowed(
                 authority.mode,
                 definition.permission_mode,
@@ -214,12 +214,12 @@ class Outfitting:
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
         stock, parent, (history, entry) = self._stock, newcomer.parent, branch
-        _move(quarters.workspace, order.cwd)
+        move_to(order.cwd, quarters.workspace)
         facts = Remembered(
             agent_type=FORK,
             description=order.description,
             name=order.name or "",
-            model=parent.model.card.id,
+            model=name_of(parent.model),
             mode=forked(authority_of(parent).mode),
             system=parent.system,
             tools=tuple(parent.tools),
@@ -278,7 +278,7 @@ class Outfitting:
         authority = authority_of(newcomer.parent)
         mode = narrowed(
             authority.mode,
-            _mode(facts.mode),
+            mode_named(facts.mode),
             person_configured=definition.source.trusted and definition.permission_mode is not None,
             may_skip=authority.may_skip,
         )
@@ -480,7 +480,7 @@ def _permissions(plan: _Plan) -> RulePermissions:
     resumed = plan.resumed
     permissions = authority_of(plan.newcomer.parent).child(
         quarters.workspace,
-        mode=_mode(facts.mode),
+        mode=mode_named(facts.mode),
         only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
         never=() if resumed else toolset.never,
         confined=quarters.main,
@@ -493,12 +493,3 @@ def _permissions(plan: _Plan) -> RulePermissions:
         quarters.secluded.paths = permissions.denied_paths
         permissions.sandboxed = lambda _: sandbox.vouches
     return permissions
-
-
-def _mode(name: str) -> Mode:
-    return next((mode for mode in _MODES if mode == name), "default")
-
-
-def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
-    if cwd is not None and not workspace.move(workspace.locate(cwd)):
-        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
