@@ -1,0 +1,90 @@
+"""Ends, messages and names of agents at the moments between two of their steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from cast import agent, all_turns, cast, recorded, use
+from shoal.core.events import AgentEnded, Asked, Event
+from shoal.core.messages import Message, ToolResult, result_text
+from shoal.core.questions import Allowed
+from shoal.core.requests import Request
+
+
+def opened(place: Path, model: Any, **options: Any) -> shoal.Session:
+    return shoal.open(cwd=place, model=model, **{"skip_permissions": True, **options})
+
+
+def results(messages: list[Message]) -> list[str]:
+    blocks = [block for message in messages for block in message.content]
+    return [result_text(block) for block in blocks if isinstance(block, ToolResult)]
+
+
+def last_result(request: Request) -> str:
+    return results(list(request.messages))[-1]
+
+
+def ids(request: Request) -> list[str]:
+    """Of the agents that were started, in the order of their calls."""
+    told = [text for text in results(list(request.messages)) if "agentId: " in text]
+    return [text.partition("agentId: ")[2].split()[0].rstrip(",") for text in told]
+
+
+def started_id(request: Request) -> str:
+    return ids(request)[0]
+
+
+def ends(session: shoal.Session) -> dict[str, Any]:
+    """The last completion of each agent, by its description."""
+    found = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
+    return {completion.description: completion for completion in found}
+
+
+async def drain(turn: Any) -> list[Event]:
+    return [event async for event in turn]
+
+
+def git(place: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=place, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    place = tmp_path / "project"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    git(place, "config", "user.email", "a@example.org")
+    git(place, "config", "user.name", "A")
+    git(place, "commit", "-qm", "first", "--allow-empty")
+    return place
+
+
+@pytest.mark.spec("USR-01")
+async def test_a_message_that_wants_many_agents_is_asked_about_once_though_they_start_in_parts(
+    tmp_path: Path,
+) -> None:
+    calls = [agent(f"child {n}", f"c{n}") for n in range(4)]
+    model = cast(
+        lead=[[*calls[:2], use("Write", "w", file_path="a.txt", content=""), *calls[2:]], "end"],
+        child=["ok"],
+    )
+    settings = json.dumps({"shoal": {"fan_out_preview": 3}})
+    async with opened(tmp_path, model, attended=True, settings=settings) as session:
+
+        async def say_yes() -> None:
+            async for question in session.parts.desk.incoming():
+                session.parts.desk.answer(question.id, Allowed())
+
+        async with asyncio.TaskGroup() as aside:
+            answering = aside.create_task(say_yes())
+            await all_turns(session)
+            answering.cancel()
+    assert len([event for event in recorded(session) if isinstance(event, Asked)]) == 1
+    assert len(ends(session)) == 4
