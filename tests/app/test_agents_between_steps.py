@@ -12,8 +12,10 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
-from shoal.core.events import AgentEnded, Asked, Event
+from shoal.core.errors import StoreError
+from shoal.core.events import AgentEnded, Asked, Event, Journaled
 from shoal.core.messages import Message, ToolResult, result_text
+from shoal.core.ports import Journal
 from shoal.core.questions import Allowed
 from shoal.core.requests import Request
 
@@ -88,3 +90,31 @@ async def test_a_message_that_wants_many_agents_is_asked_about_once_though_they_
             answering.cancel()
     assert len([event for event in recorded(session) if isinstance(event, Asked)]) == 1
     assert len(ends(session)) == 4
+
+
+@pytest.mark.spec("USR-01")
+async def test_a_question_about_many_agents_that_cannot_be_kept_ends_the_turn_with_a_sentence(
+    tmp_path: Path,
+) -> None:
+    model = cast(lead=[[agent(f"child {n}", f"c{n}") for n in range(4)], "end"], child=["ok"])
+    settings = json.dumps({"shoal": {"fan_out_preview": 3}})
+    async with opened(tmp_path, model, attended=True, settings=settings) as session:
+        session.parts.journal = Full(session.parts.journal, Asked)
+        finished = (await drain(session.run("lead")))[-1]
+    assert (finished.reason, finished.detail) == ("store_error", "The disk is full.")  # type: ignore[attr-defined]
+
+
+class Full:
+    """A journal on a disk that is full when one kind of event comes."""
+
+    def __init__(self, journal: Journal, kind: type[Journaled]) -> None:
+        self._journal = journal
+        self._kind = kind
+
+    def append(self, event: Journaled) -> None:
+        if isinstance(event, self._kind):
+            raise StoreError("The disk is full.", path=Path())
+        self._journal.append(event)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
