@@ -118,3 +118,26 @@ class Full:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
+
+
+@pytest.mark.spec("USR-24", "DEF-09")
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_an_agent_at_its_turn_limit_is_held_to_its_acceptance_command_too(
+    tmp_path: Path, accepted: bool
+) -> None:
+    agents = {
+        "careful": {
+            "description": "d",
+            "prompt": "p",
+            "maxTurns": 1,
+            "acceptance": f"exit {0 if accepted else 3}",
+        }
+    }
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="careful"), "end"], child=[use("Glob", pattern="*")]
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    done = ends(session)["child"]
+    assert done.status == ("completed" if accepted else "failed")
+    assert done.evidence.acceptance is not None
