@@ -120,6 +120,24 @@ class Full:
         return getattr(self._journal, name)
 
 
+@pytest.mark.spec("AGT-04", "PRM-08")
+async def test_an_agent_of_a_kind_that_is_denied_is_not_resumed(tmp_path: Path) -> None:
+    script = {
+        "lead": [
+            agent("child", "c1", subagent_type="Explore", name="smith"),
+            "noted",
+            use("SendMessage", "m1", to="smith", message="again", summary="again"),
+            last_result,
+        ],
+        "child": ["ok"],
+    }
+    async with opened(tmp_path, cast(**script)) as session:
+        await all_turns(session)
+    denied = {"disallowed_tools": ["Agent(Explore)"], "resume": session.id}
+    async with opened(tmp_path, cast(**script), **denied) as session:
+        assert "Agent(Explore)" in await all_turns(session, "again")
+
+
 @pytest.mark.spec("USR-24", "DEF-09")
 @pytest.mark.parametrize("accepted", [True, False])
 async def test_an_agent_at_its_turn_limit_is_held_to_its_acceptance_command_too(

@@ -93,7 +93,8 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
             pending.setdefault(item.to, []).append(item)
     for completion in (*completions, *cut_off):
         if not reading.was_told(completion, told):
-            pending.setdefault(completion.report_to, []).append(notification(completion))
+            item = replace(notification(completion), instead_of=reading.told_by(completion))
+            pending.setdefault(completion.report_to, []).append(item)
     lost_shells = tuple(reading.shells.cut_off(ids))
     for ended in (*reading.shells.ended.values(), *lost_shells):
         if not ended.end.quiet and not reading.knows(ended, told):
@@ -167,8 +168,11 @@ class _Reading:
     def was_told(self, completion: Completion, told: Told) -> bool:
         if completion.id in told.delivered:
             return True
-        call = self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
-        return bool(call) and call in told.answered
+        return completion.report_to == LEAD and self.told_by(completion) in told.answered
+
+    def told_by(self, completion: Completion) -> str:
+        """The call whose result tells of the end, if one was to."""
+        return self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
 
     def cut_off(self, started: AgentStarted, places: Places, ids: Ids) -> Completion:
         agent, identity = started.agent, ids.short()
