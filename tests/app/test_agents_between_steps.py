@@ -13,7 +13,7 @@ import pytest
 import shoal
 from cast import agent, all_turns, cast, recorded, use
 from shoal.core.errors import StoreError
-from shoal.core.events import AgentEnded, Asked, Event, Journaled
+from shoal.core.events import AgentEnded, AgentStarted, Asked, Event, Journaled
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.ports import Journal
 from shoal.core.questions import Allowed
@@ -118,6 +118,41 @@ class Full:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
+
+
+@pytest.mark.spec("AGT-10", "CTL-09")
+async def test_a_name_stays_with_its_agent_when_another_that_wants_it_cannot_start(tmp_path: Path) -> None:
+    model = cast(
+        lead=[
+            agent("child", "c1", name="smith"),
+            agent("child", "c2", name="smith", subagent_type="nobody"),
+            use("SendMessage", "m1", to="smith", message="again", summary="again"),
+            last_result,
+        ],
+        child=["ok"],
+    )
+    async with opened(tmp_path, model) as session:
+        finished = (await drain(session.run("lead")))[-1]
+    assert "smith is resumed" in finished.text  # type: ignore[attr-defined]
+
+
+@pytest.mark.spec("CTL-03")
+async def test_a_name_never_hides_the_id_of_another_agent_nor_everyone(tmp_path: Path) -> None:
+    model = cast(
+        lead=[
+            agent("child", "c1"),
+            lambda request: agent("other", "c2", name=started_id(request)),
+            agent("other", "c3", name="*"),
+            "end",
+        ],
+        child=["ok"],
+        other=["ok"],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+    first, second, third = [event for event in recorded(session) if isinstance(event, AgentStarted)]
+    assert second.name == f"{first.agent}-2"
+    assert third.name == "*-2"
 
 
 @pytest.mark.spec("AGT-04", "PRM-08")

@@ -27,7 +27,7 @@ from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.preview import Preview
 from shoal.runs.queue import Queue
 from shoal.runs.reports import kept
-from shoal.runs.roll import Roll
+from shoal.runs.roll import EVERYONE, Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
 from shoal.wire.notices import message_from, task_notification
@@ -111,7 +111,7 @@ class AgentCrew:
         forks = order.kind is None and self.habits.forks
         order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
-        name = self._roll.take_name(order.name, agent) if order.name else ""
+        name = self._roll.take_name(order.name) if order.name else ""
         order = replace(order, name=name or None)
         unheeded = "" if self.habits.model_by_call else order.model or ""
         order = replace(order, model=None) if unheeded else order
@@ -131,7 +131,7 @@ class AgentCrew:
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
-        if to == "*":
+        if to == EVERYONE:
             targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
             if not targets:
                 raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
