@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,9 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import agent, all_turns, cast, recorded, use
+from cast import Gate, agent, all_turns, cast, recorded, use
 from shoal.core.errors import StoreError
-from shoal.core.events import AgentEnded, AgentStarted, Asked, Event, Journaled
+from shoal.core.events import AgentEnded, AgentStarted, Asked, Event, Journaled, ToolReturned, ToolStarted
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.ports import Journal
 from shoal.core.questions import Allowed
@@ -120,6 +122,174 @@ class Full:
         return getattr(self._journal, name)
 
 
+@pytest.mark.needs("git", "bwrap")
+@pytest.mark.spec("CTL-05", "ISO-02", "RUN-11")
+async def test_who_waits_for_an_agent_in_a_worktree_is_told_where_its_work_is_and_goes_on(
+    project: Path,
+) -> None:
+    model = cast(
+        lead=[agent("middle", "c1"), "end"],
+        middle=[
+            agent("You write", "c2", isolation="worktree", run_in_background=True),
+            lambda request: use("TaskOutput", "t1", task_id=started_id(request)),
+            last_result,
+        ],
+        You=[use("Write", "w1", file_path="new.txt", content="new\n"), "written"],
+    )
+    async with opened(project, model) as session:
+        await all_turns(session)
+    told = ends(session)["middle"].text
+    assert told.startswith("status: completed")
+    assert "worktreePath: " in told
+
+
+@pytest.mark.spec("USR-03", "USR-08")
+async def test_an_agent_whose_end_cannot_be_written_down_leaves_nothing_running(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[agent("middle", "c1", run_in_background=True), "wait", "end"],
+        middle=[
+            [
+                agent("below", "c2", run_in_background=True),
+                use("Bash", "b1", command="sleep 600", run_in_background=True),
+            ],
+            use("Until"),
+            RuntimeError("it breaks here"),
+        ],
+        below=[use("Gate"), "never"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until]) as session:
+        session.parts.journal = Full(session.parts.journal, AgentEnded)
+        await drain(session.run("lead"))
+        async with asyncio.timeout(10):
+            await session.parts.crew.quiet()
+        states = {each.description: each.status for each in session.parts.crew.agents()}
+        assert states == {"middle": "failed", "below": "killed"}
+        assert [shell.status for shell in session.parts.shells.list()] == ["stopped"]
+
+
+@pytest.mark.needs("git")
+@pytest.mark.spec("CTL-01", "USR-04")
+async def test_a_message_that_comes_while_commits_are_looked_for_is_heard(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, go_on = tmp_path / "looking", tmp_path / "go-on"
+    for pipe in (looking, go_on):
+        os.mkfifo(pipe)
+    real = shutil.which("git")
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\ncase " $* " in *" log "*) echo >{looking}; read x <{go_on};; esac\nexec {real} "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    model = cast(
+        lead=[agent("child", "c1", name="smith", run_in_background=True), "wait", "end"],
+        child=[
+            use("Bash", "b1", command=f"{real} commit -qm more --allow-empty"),
+            "first",
+            lambda request: f"heard {request.messages[-1].text}",
+        ],
+    )
+    async with opened(project, model) as session:
+        turns = asyncio.create_task(all_turns(session))
+        await asyncio.to_thread(looking.read_text)
+        await session.send("smith", "and a test")
+        await asyncio.to_thread(go_on.write_text, "\n")
+        await asyncio.to_thread(looking.read_text)
+        await asyncio.to_thread(go_on.write_text, "\n")
+        await turns
+    assert ends(session)["child"].text == "heard and a test"
+
+
+@pytest.mark.spec("CTL-01", "USR-04")
+async def test_an_end_tells_of_messages_that_were_not_heard_and_a_resumed_agent_hears_them(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[agent("child", "c1", name="smith", run_in_background=True), "wait", "end"],
+        child=[use("Gate"), lambda request: " | ".join(m.text for m in request.messages[-1:])],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        await drain(session.run("lead"))
+        await gate.wait()
+        await session.send("smith", "one more thing")
+        await session.stop_agents()
+        assert "1 message to it was not heard" in ends(session)["child"].detail
+        await session.send("smith", "go on")
+        await all_turns(session, None)
+    assert "one more thing" in ends(session)["child"].text
+
+
+@pytest.mark.spec("USR-03", "QUE-07")
+async def test_a_resumed_agent_is_not_told_again_of_an_agent_that_it_waited_for(tmp_path: Path) -> None:
+    gate = Gate()
+    script = {
+        "lead": [
+            agent("middle", "c1", name="smith"),
+            "noted",
+            use("SendMessage", "m1", to="smith", message="again", summary="again"),
+            "wait",
+            "end",
+        ],
+        "middle": [
+            [agent("below", "c2"), agent("aside", "c3", run_in_background=True)],
+            lambda request: [use("Open", "o1"), use("TaskOutput", "t1", task_id=ids(request)[1])],
+            "first",
+            lambda request: " | ".join(message.text for message in request.messages),
+        ],
+        "below": ["the part"],
+        "aside": [use("Gate"), "the other part"],
+    }
+    async with opened(tmp_path, cast(**script), tools=[gate.tool, gate.open]) as session:
+        await all_turns(session)
+    options = {"tools": [gate.tool, gate.open], "resume": session.id}
+    async with opened(tmp_path, cast(**script), **options) as session:
+        await all_turns(session, "again")
+    assert "again" in ends(session)["middle"].text
+    assert "task-notification" not in ends(session)["middle"].text
+
+
+@pytest.mark.spec("USR-02", "USR-03")
+@pytest.mark.parametrize("background", [False, True])
+async def test_an_end_whose_call_is_interrupted_before_it_is_told_is_announced(
+    tmp_path: Path, background: bool
+) -> None:
+    gate, quick = Gate(), Gate("Quick")
+    both = [agent(who, f"c-{who}", run_in_background=background) for who in ("slow", "quick")]
+
+    def look(request: Request) -> Any:
+        return [use("TaskOutput", f"t{n}", task_id=each) for n, each in enumerate(ids(request))]
+
+    model = cast(
+        lead=[both, *([look] if background else []), lambda request: request.messages[-1].text],
+        slow=[use("Gate"), "never"],
+        quick=[use("Quick"), "quickly found"],
+    )
+    last = "t1" if background else "c-quick"
+    async with opened(tmp_path, model, tools=[gate.tool, quick.tool]) as session:
+        over = asyncio.Event()
+
+        def heard(event: Event) -> None:
+            if isinstance(event, ToolStarted) and event.call == last:
+                quick.opened.set()
+            if isinstance(event, ToolReturned) and event.call == last:
+                over.set()
+
+        session.watch(heard)
+        turn = asyncio.create_task(drain(session.run("lead")))
+        await gate.wait()
+        await over.wait()
+        assert await session.interrupt()
+        await turn
+        await session.stop_agents()
+        text = await all_turns(session, None)
+    assert "<result>quickly found</result>" in text
+    assert text.count("<task-notification>") == (2 if background else 1)
+
+
 @pytest.mark.spec("AGT-10", "CTL-09")
 async def test_a_name_stays_with_its_agent_when_another_that_wants_it_cannot_start(tmp_path: Path) -> None:
     model = cast(
@@ -194,3 +364,28 @@ async def test_an_agent_at_its_turn_limit_is_held_to_its_acceptance_command_too(
     done = ends(session)["child"]
     assert done.status == ("completed" if accepted else "failed")
     assert done.evidence.acceptance is not None
+
+
+@pytest.mark.spec("USR-07")
+async def test_an_agent_cannot_wait_for_itself_or_for_one_that_waits_for_it(tmp_path: Path) -> None:
+    def wait_for(which: str) -> Any:
+        def look(request: Request) -> Any:
+            running = [each for each in session.parts.crew.agents() if each.description == which]
+            return use("TaskOutput", f"t-{which}", task_id=running[0].agent, timeout=600_000)
+
+        return look
+
+    model = cast(
+        lead=[agent("middle", "c1"), "end"],
+        middle=[agent("below", "c2"), "end"],
+        below=[
+            wait_for("below"),
+            wait_for("middle"),
+            lambda request: " | ".join(results(list(request.messages))),
+        ],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+    told = ends(session)["below"].text
+    assert told.count("waits for you") == 1
+    assert "yourself" in told

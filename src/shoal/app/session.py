@@ -422,7 +422,7 @@ class Session:
     def _stopped(self, ended: Ended) -> Ended:
         """Leave the conversation so that it can go on: no call without a result."""
         try:
-            self.agent.conversation.interrupt()
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             if ended.reason == "interrupted":
                 self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
         except StoreError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
@@ -20,7 +21,7 @@ from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId, Ids
-from shoal.core.messages import Text
+from shoal.core.messages import Message, Text, ToolResult
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
@@ -120,7 +121,7 @@ class AgentCrew:
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begun(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -139,14 +140,18 @@ class AgentCrew:
         return (await self._send(self._roll.meant(to), text, summary, site),)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        run = self._roll.find(agent)
+        run, me = self._roll.find(agent), site.agent.agent
         if seconds > 0 and run.completion is None:
-            try:
+            if run.id == me:
+                raise AgentRefused("You cannot wait for yourself: end with your report.")
+            if run.id in self._roll.above(me):
+                raise AgentRefused(f"Agent {agent} waits for you, so you cannot wait for it.")
+        if seconds > 0:
+            # What it leaves in a worktree is known only when it is over, and is part of its end.
+            with suppress(TimeoutError):
                 async with self._clock.deadline(seconds):
-                    await run.ended()
-            except TimeoutError:
-                pass
-        if run.completion is not None and seconds > 0 and run.report_to == site.agent.agent:
+                    await run.over()
+        if run.completion is not None and not run.live and seconds > 0 and run.report_to == me:
             self._taken(run, run.completion, site)
         return run.glimpse(self._clock.monotonic())
 
@@ -235,6 +240,13 @@ class AgentCrew:
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
+    async def _begun(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+        try:
+            return self._begin(outfit, newcomer, counted)
+        except BaseException:
+            await outfit.finish()
+            raise
+
     def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
         self._emit(outfit.started)
@@ -252,35 +264,43 @@ class AgentCrew:
             run.task = None
             self._purse.ended(counted)
             witness.doing = ""
-            if witness.used_shell:
+            if end.status != "completed" and witness.used_shell:
                 witness.committed(await outfit.commits())
-            run.completion = self._completion(run, outfit, end, shift)
+            run.completion = self._ended(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)
-        except StoreError as error:
-            self._unrecorded(run, outfit, error)
         finally:
             self._purse.ended(counted)
             self._over(run)
 
+    def _ended(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
+        """Whoever waits hears of an end that cannot be written down too, and their own record fails."""
+        try:
+            completion = self._completion(run, outfit, end, shift)
+        except StoreError as error:
+            lost = Ending(status="failed", text="", detail=_joined(end.detail, str(error)))
+            completion = self._completion(run, outfit, lost, shift)
+        try:
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        except StoreError as error:
+            return replace(completion, detail=_joined(completion.detail, str(error)))
+        return completion
+
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
-        self._emit(AgentEnded(agent=run.id, completion=completion))
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
-        work = await outfit.finish()
-        if work is not None:
-            self._emit(WorkKept(agent=run.id, work=work))
-            run.completion = completion = replace(completion, worktree=work)
-        if run.background and not run.notified:
-            self._queue.put(notification(completion))
-
-    def _unrecorded(self, run: Run, outfit: Outfit, error: StoreError) -> None:
-        """Its end could not be written down. Whoever waits still hears of it, and their own record fails."""
-        end = Ending(status="failed", text="", detail=str(error))
-        run.completion = run.completion or self._completion(run, outfit, end, Shift(self._queue, bool))
+        try:
+            work = await outfit.finish()
+            if work is not None:
+                completion = replace(completion, worktree=work)
+                self._emit(WorkKept(agent=run.id, work=work))
+        except Exception as error:  # noqa: BLE001 - the wall around clean-up: no other agent may fall with it
+            unclean = f"what it was given could not all be given back: {error}"
+            completion = replace(completion, detail=_joined(completion.detail, unclean))
+        run.completion = completion
         if run.background:
-            self._queue.put(notification(run.completion))
+            self._queue.put(notification(completion))
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
@@ -299,6 +319,7 @@ class AgentCrew:
         identity = self._ids.short()
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
+        detail = _joined(end.detail, _unheard(self._queue.size(run.id)))
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
         return Completion(
             id=identity,
@@ -311,7 +332,7 @@ class AgentCrew:
             call=run.facts.call,
             background=run.background,
             text=report.shown,
-            detail=end.detail,
+            detail=detail,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),
@@ -324,15 +345,8 @@ class AgentCrew:
         )
 
     async def _waited_for(self, run: Run, order: Order, outfit: Outfit) -> Completion | Launched:
-        patience = self.habits.auto_background if self.habits.background else 0
         try:
-            if patience:
-                async with self._clock.deadline(patience):
-                    await run.left()
-            else:
-                await run.left()
-        except TimeoutError:
-            self._move(run)
+            await self._left(run)
         except asyncio.CancelledError:
             await self._stop(run, "the turn that waited for it was interrupted")
             raise
@@ -340,6 +354,17 @@ class AgentCrew:
             return replace(self._launched(run, order.prompt, outfit), moved=True)
         assert run.completion is not None
         return run.completion
+
+    async def _left(self, run: Run) -> None:
+        patience = self.habits.auto_background if self.habits.background else 0
+        if patience:
+            try:
+                async with self._clock.deadline(patience):
+                    await run.left()
+            except TimeoutError:
+                self._move(run)
+        # One that ended at that moment is not moved any more: what it leaves belongs to its result.
+        await run.left()
 
     def _move(self, run: Run) -> None:
         if run.background or run.completion is not None:
@@ -401,10 +426,14 @@ class AgentCrew:
             outfit = replace(outfit, started=replace(outfit.started, background=True))
             counted = await self._counted_in_again(outfit)
             for left in self._pending.pop(agent, []):
-                if left.id not in outfit.delivered:
+                if not outfit.knows(left):
                     self._queue.put(left)
-            self._post(item, said)
-            run = self._begin(outfit, newcomer, counted)
+            try:
+                self._post(item, said)
+                run = await self._begun(outfit, newcomer, counted)
+            except BaseException:
+                self._purse.ended(counted, begun=False)
+                raise
         except BaseException:
             # What others said to it meanwhile waits until it can be resumed.
             while (waiting := self._queue.take(agent)) is not None:
@@ -425,12 +454,19 @@ class AgentCrew:
 
     def _taken(self, run: Run, completion: Completion, site: Site) -> None:
         """A blocking look saw the end: no notification comes, and one that waits is taken back."""
-        if run.notified or not run.background:
-            return
-        waited = self._queue.withdraw(run.report_to, completion.id)
-        if waited or run.live:
-            run.notified = True
+        if run.background and self._queue.withdraw(run.report_to, completion.id):
+            run.taken_by = site.call_id
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
+
+    def unanswered(self, agent: AgentId, cut: Message | None) -> None:
+        """Its calls were cut short, and these are their results: ends that they would tell are announced."""
+        calls = set() if cut is None else {b.tool_use_id for b in cut.content if isinstance(b, ToolResult)}
+        for run in self._roll.ended_for(agent) if calls else ():
+            done = run.completion
+            waited_for = not run.background and run.facts.call in calls
+            if done is not None and (run.taken_by in calls or (waited_for and done.status != "killed")):
+                run.background, run.taken_by = True, ""
+                self._queue.put(notification(done))
 
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
@@ -443,6 +479,17 @@ class AgentCrew:
 
 def _noted(outfit: Outfit, note: str) -> Outfit:
     return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
+
+
+def _joined(*details: str) -> str:
+    return "; ".join(filter(None, details))
+
+
+def _unheard(messages: int) -> str:
+    if not messages:
+        return ""
+    many = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
+    return f"{many} not heard, and SendMessage resumes it with what was said"
 
 
 def notification(completion: Completion) -> Item:
