@@ -389,3 +389,26 @@ async def test_an_agent_cannot_wait_for_itself_or_for_one_that_waits_for_it(tmp_
     told = ends(session)["below"].text
     assert told.count("waits for you") == 1
     assert "yourself" in told
+
+
+@pytest.mark.spec("TRN-02")
+async def test_after_a_turn_that_a_full_disk_ended_the_session_goes_on_with_no_call_left_open(
+    tmp_path: Path,
+) -> None:
+    asked: list[list[Message]] = []
+
+    def look(request: Request) -> str:
+        asked.append(list(request.messages))
+        return "end"
+
+    model = cast(lead=[use("Glob", "g1", pattern="*"), look])
+    async with opened(tmp_path, model) as session:
+        journal = session.parts.journal
+        session.parts.journal = Full(journal, ToolStarted)
+        finished = (await drain(session.run("lead")))[-1]
+        assert finished.reason == "store_error"  # type: ignore[attr-defined]
+        session.parts.journal = journal
+        await all_turns(session, "and now?")
+    ((*_, answered),) = asked
+    assert isinstance(answered.content[0], ToolResult)
+    assert answered.text == "and now?"

@@ -398,6 +398,8 @@ class Session:
                     after=self.agent.conversation.last,
                 )
             )
+            # A turn that a full disk ended could not close its calls.
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
