@@ -412,3 +412,18 @@ async def test_after_a_turn_that_a_full_disk_ended_the_session_goes_on_with_no_c
     ((*_, answered),) = asked
     assert isinstance(answered.content[0], ToolResult)
     assert answered.text == "and now?"
+
+
+@pytest.mark.spec("AGT-07")
+async def test_an_agent_whose_facts_cannot_be_understood_is_not_resumed_as_another(tmp_path: Path) -> None:
+    def spoil(request: Request) -> Any:
+        (meta,) = Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/*.meta.json")
+        meta.write_text("{")
+        return use("SendMessage", "m1", to=started_id(request), message="again", summary="again")
+
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="general-purpose"), spoil, last_result], child=["ok"]
+    )
+    async with opened(tmp_path, model) as session:
+        assert "cannot be understood" in await all_turns(session)
+    assert len([event for event in recorded(session) if isinstance(event, AgentStarted)]) == 1
