@@ -427,3 +427,30 @@ async def test_an_agent_whose_facts_cannot_be_understood_is_not_resumed_as_anoth
     async with opened(tmp_path, model) as session:
         assert "cannot be understood" in await all_turns(session)
     assert len([event for event in recorded(session) if isinstance(event, AgentStarted)]) == 1
+
+
+@pytest.mark.spec("CTL-02", "AGT-13")
+async def test_a_resumed_agent_works_where_it_worked_and_is_refused_where_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "part"
+    place.mkdir()
+
+    def without_it(request: Request) -> Any:
+        place.rmdir()
+        return use("SendMessage", "m2", to="smith", message="again", summary="again")
+
+    model = cast(
+        lead=[
+            agent("child", "c1", cwd=str(place), name="smith"),
+            use("SendMessage", "m1", to="smith", message="again", summary="again"),
+            "wait",
+            without_it,
+            last_result,
+        ],
+        child=["first", use("Bash", "b1", command="pwd"), last_result],
+    )
+    async with opened(tmp_path, model) as session:
+        refused = await all_turns(session)
+    assert str(place) in ends(session)["child"].text
+    assert "no directory" in refused

@@ -288,6 +288,8 @@ class Outfitting:
         )
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         try:
+            if facts.cwd and not facts.isolation:
+                _move(quarters.workspace, facts.cwd)
             plan = self._resumed(wanted, newcomer, quarters, facts, (transcript, conversation))
             outfit = self._outfit(plan, None)
         except BaseException:
