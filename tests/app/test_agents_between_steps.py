@@ -454,3 +454,18 @@ async def test_a_resumed_agent_works_where_it_worked_and_is_refused_where_that_i
         refused = await all_turns(session)
     assert str(place) in ends(session)["child"].text
     assert "no directory" in refused
+
+
+@pytest.mark.spec("USR-12", "USR-30")
+async def test_a_session_resumed_with_its_seed_gives_no_agent_the_id_of_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    script = {"lead": [agent("child"), "end", agent("child"), "end", agent("child"), "end"], "child": ["ok"]}
+    session: shoal.Session | None = None
+    for _ in range(3):
+        again = {} if session is None else {"resume": session.id}
+        async with opened(tmp_path, cast(**script), seed=3, **again) as session:
+            await all_turns(session)
+    assert session is not None
+    started = [event.agent for event in recorded(session) if isinstance(event, AgentStarted)]
+    assert len(started) == len(set(started)) == 3

@@ -134,6 +134,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
+    ids = ids if history.last is None else ids.beyond(history.last)
     if history.lock is not None:
         # Only of a new session is it certain that nobody else looks for its directory.
         leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
