@@ -16,6 +16,7 @@ import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from shoal.core.errors import StoreError
 from shoal.core.events import AgentEnded, AgentStarted, Asked, Event, Journaled, ToolReturned, ToolStarted
+from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.ports import Journal
 from shoal.core.questions import Allowed
@@ -469,3 +470,42 @@ async def test_a_session_resumed_with_its_seed_gives_no_agent_the_id_of_an_earli
     assert session is not None
     started = [event.agent for event in recorded(session) if isinstance(event, AgentStarted)]
     assert len(started) == len(set(started)) == 3
+
+
+@pytest.mark.spec("RUN-08")
+async def test_words_that_are_no_text_end_neither_the_session_nor_other_agents(tmp_path: Path) -> None:
+    model = cast(
+        lead=[[agent("child", "c1"), agent("other", "c2")], "end"],
+        child=["half a sign \ud83d here"],
+        other=["the other part"],
+    )
+    async with opened(tmp_path, model) as session:
+        assert await all_turns(session) == "end"
+        first, second = results(session.agent.conversation.messages)
+    assert first.startswith("The agent failed: ")
+    assert second.startswith("the other part")
+
+
+@pytest.mark.spec("USR-12")
+async def test_an_agent_cut_off_before_its_first_words_is_not_said_to_be_resumable(tmp_path: Path) -> None:
+    model = cast(lead=["hm", lambda request: request.messages[-1].text])
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        session.emit(
+            AgentStarted(
+                agent=AgentId("a1"),
+                kind="general-purpose",
+                name="",
+                description="d",
+                parent=LEAD,
+                call="c1",
+                depth=1,
+                model="m",
+                mode="default",
+                background=True,
+                cwd=str(tmp_path),
+            )
+        )
+    async with opened(tmp_path, model, resume=session.id) as session:
+        told = await all_turns(session, "go")
+    assert "its process ended before it had begun; start it again" in told

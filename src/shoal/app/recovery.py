@@ -12,7 +12,7 @@ from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
-from shoal.core.errors import StoreError
+from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -41,6 +41,7 @@ from shoal.stores.files.sessions import read_session
 from shoal.tools.shells import Shells
 
 CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
+CUT_OFF_AT_START = "its process ended before it had begun; start it again"
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -178,8 +179,11 @@ class _Reading:
         agent, identity = started.agent, ids.short()
         try:
             said = last_words(read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages)
+            why = CUT_OFF
+        except NoSuchSession:
+            said, why = "", CUT_OFF_AT_START
         except StoreError:
-            said = ""
+            said, why = "", CUT_OFF
         report = kept(said, agent, identity, FileResults(places.results), tokens=places.report_tokens)
         return Completion(
             id=identity,
@@ -192,7 +196,7 @@ class _Reading:
             call=started.call,
             background=True,
             text=report.shown,
-            detail=f"{CUT_OFF}; its worktree is {started.cwd}" if started.isolation else CUT_OFF,
+            detail=f"{why}; its worktree is {started.cwd}" if started.isolation else why,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),
