@@ -30,8 +30,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
-from shoal.runs.crew import notification
-from shoal.runs.endings import last_words
+from shoal.runs.endings import last_words, notification
 from shoal.runs.reports import kept
 from shoal.runs.shell_news import shell_item
 from shoal.runs.timetable import LeftSchedule

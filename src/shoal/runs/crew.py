@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
@@ -19,42 +18,24 @@ from shoal.core.budget import Purse
 from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused
-from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
+from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, WorkKept
 from shoal.core.ids import LEAD, AgentId, Ids
-from shoal.core.messages import Message, Text, ToolResult
+from shoal.core.messages import Message, ToolResult
 from shoal.core.tools import Site
-from shoal.runs.endings import Ending
+from shoal.runs.endings import Ending, joined, notification, unheard
+from shoal.runs.habits import Habits
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.preview import Preview
 from shoal.runs.queue import Queue
+from shoal.runs.reaching import Reaching
 from shoal.runs.reports import kept
-from shoal.runs.roll import EVERYONE, Roll
+from shoal.runs.roll import Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
-from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
 _MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
-
-
-class Habits(Struct, frozen=True, kw_only=True):
-    """How agents are run where nothing else is said."""
-
-    background: bool = True
-    """Whether agents may run in the background at all."""
-    always_background: bool = False
-    forks: bool = False
-    """Whether an agent that is not named is a fork of who asks for it."""
-    model_by_call: bool = True
-    """Whether a call may name the model of the agent it starts."""
-    auto_background: float = 120.0
-    """Seconds after which one that is waited for is waited for no longer; 0 is never."""
-    report_tokens: int = 1_000
-    preview: int | None = None
-    """Agents of one message beyond which a person is asked first; None is never."""
-    usual: str = "general-purpose"
-    """The agent that is started where none is named."""
 
 
 class AgentCrew:
@@ -81,8 +62,7 @@ class AgentCrew:
         self._tasks = asyncio.TaskGroup()
         self._roll = Roll()
         self._preview = Preview(habits.preview, purse)
-        self._resuming: set[AgentId] = set()
-        self._pending: dict[AgentId, list[Item]] = {}
+        self._reaching = Reaching(roll=self._roll, queue=queue, ids=ids, emit=emit, resume=self._resume)
         self._lead: Agent | None = None
         self._quiet: asyncio.Event | None = None
 
@@ -121,7 +101,11 @@ class AgentCrew:
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
-            run = await self._begun(outfit, newcomer, counted)
+            try:
+                run = self._begin(outfit, newcomer, counted)
+            except BaseException:
+                await outfit.finish()
+                raise
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -132,12 +116,8 @@ class AgentCrew:
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
-        if to == EVERYONE:
-            targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
-            if not targets:
-                raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
-            return tuple([await self._send(each, text, summary, site) for each in targets])
-        return (await self._send(self._roll.meant(to), text, summary, site),)
+        sender = self.agent(site.agent.agent)
+        return await self._reaching.send(to, text, summary=summary, sender=sender, call=site.call_id)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
         run, me = self._roll.find(agent), site.agent.agent
@@ -171,9 +151,7 @@ class AgentCrew:
     async def say(self, to: str, text: str) -> Reached:
         """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
         assert self._lead is not None
-        agent = self._roll.meant(to)
-        item = Item(id=self._ids.short(), to=agent, content=(Text(text=text),), by="person")
-        return await self._deliver(item, text, self._lead, "")
+        return await self._reaching.say(to, text, self._lead)
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
@@ -220,9 +198,7 @@ class AgentCrew:
 
     def recover(self, pending: dict[AgentId, list[Item]], ended: tuple[Completion, ...]) -> None:
         """Take over what an earlier process of this session left: what waits for whom, and who ended."""
-        self._pending = pending
-        for item in pending.pop(LEAD, []):
-            self._queue.put(item)
+        self._reaching.recover(pending)
         self._roll.remember(ended)
 
     def _wants(self, order: Order, outfit: Outfit) -> bool:
@@ -239,13 +215,6 @@ class AgentCrew:
 
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
-
-    async def _begun(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
-        try:
-            return self._begin(outfit, newcomer, counted)
-        except BaseException:
-            await outfit.finish()
-            raise
 
     def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
@@ -278,12 +247,12 @@ class AgentCrew:
         try:
             completion = self._completion(run, outfit, end, shift)
         except Exception as error:  # noqa: BLE001 - the wall around ends: no other agent may fall with one
-            lost = Ending(status="failed", text="", detail=_joined(end.detail, str(error)))
+            lost = Ending(status="failed", text="", detail=joined(end.detail, str(error)))
             completion = self._completion(run, outfit, lost, shift)
         try:
             self._emit(AgentEnded(agent=run.id, completion=completion))
         except Exception as error:  # noqa: BLE001 - as above
-            return replace(completion, detail=_joined(completion.detail, str(error)))
+            return replace(completion, detail=joined(completion.detail, str(error)))
         return completion
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
@@ -297,7 +266,7 @@ class AgentCrew:
                 self._emit(WorkKept(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - the wall around clean-up: no other agent may fall with it
             unclean = f"what it was given could not all be given back: {error}"
-            completion = replace(completion, detail=_joined(completion.detail, unclean))
+            completion = replace(completion, detail=joined(completion.detail, unclean))
         run.completion = completion
         if run.background:
             self._queue.put(notification(completion))
@@ -319,7 +288,7 @@ class AgentCrew:
         identity = self._ids.short()
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
-        detail = _joined(end.detail, _unheard(self._queue.size(run.id)))
+        detail = joined(end.detail, unheard(self._queue.size(run.id)))
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
         return Completion(
             id=identity,
@@ -395,60 +364,18 @@ class AgentCrew:
             run.task.cancel()
         await run.over()
 
-    async def _send(self, to: AgentId, text: str, summary: str, site: Site) -> Reached:
-        sender = site.agent
-        said = message_from(sender.name, text, summary=summary, color=sender.color)
-        item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
-        return await self._deliver(item, said, self.agent(sender.agent), site.call_id)
-
-    async def _deliver(self, item: Item, said: str, sender: Agent, call: str) -> Reached:
-        to = item.to
-        run = self._roll.get(to)
-        if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
-            self._post(item, said)
-            name = "lead" if to == LEAD else run.facts.name if run else ""
-            return Reached(to=to, name=name or to, how="queued")
-        return await self._resume(item, said, sender, call)
-
-    def _post(self, item: Item, text: str) -> None:
-        self._emit(Queued(agent=item.to, item=item.id, by=item.by, text=text))
-        self._queue.put(item)
-
-    async def _resume(self, item: Item, said: str, parent: Agent, call: str) -> Reached:
-        agent = item.to
-        earlier = self._roll.get(agent)
-        self._resuming.add(agent)
+    async def _resume(self, agent: AgentId, parent: Agent, call: str, ready: Callable[[Outfit], None]) -> Run:
+        newcomer = self._newcomer(agent, parent, call)
+        outfit = await self._outfitter.again(newcomer)
+        outfit = replace(outfit, started=replace(outfit.started, background=True))
+        counted = None
         try:
-            if earlier is not None:
-                await earlier.over()
-            newcomer = self._newcomer(agent, parent, call)
-            outfit = await self._outfitter.again(newcomer)
-            outfit = replace(outfit, started=replace(outfit.started, background=True))
-            counted = await self._counted_in_again(outfit)
-            for left in self._pending.pop(agent, []):
-                if not outfit.knows(left):
-                    self._queue.put(left)
-            try:
-                self._post(item, said)
-                run = await self._begun(outfit, newcomer, counted)
-            except BaseException:
-                self._purse.ended(counted, begun=False)
-                raise
+            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+            ready(outfit)
+            return self._begin(outfit, newcomer, counted)
         except BaseException:
-            # What others said to it meanwhile waits until it can be resumed.
-            while (waiting := self._queue.take(agent)) is not None:
-                self._pending.setdefault(agent, []).append(waiting)
-            raise
-        finally:
-            self._resuming.discard(agent)
-        return Reached(
-            to=agent, name=run.facts.name or agent, how="resumed", output=str(self._outfitter.output(agent))
-        )
-
-    async def _counted_in_again(self, outfit: Outfit) -> Started:
-        try:
-            return self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
-        except AgentRefused:
+            if counted is not None:
+                self._purse.ended(counted, begun=False)
             await outfit.finish()
             raise
 
@@ -479,25 +406,3 @@ class AgentCrew:
 
 def _noted(outfit: Outfit, note: str) -> Outfit:
     return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
-
-
-def _joined(*details: str) -> str:
-    return "; ".join(filter(None, details))
-
-
-def _unheard(messages: int) -> str:
-    if not messages:
-        return ""
-    many = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
-    return f"{many} not heard, and SendMessage resumes it with what was said"
-
-
-def notification(completion: Completion) -> Item:
-    return Item(
-        id=completion.id,
-        to=completion.report_to,
-        content=(Text(text=task_notification(completion)),),
-        by="runtime",
-        mode="task-notification",
-        priority="later",
-    )
