@@ -29,7 +29,8 @@ from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.core.usage import ModelCard
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.crew import AgentCrew, Habits
+from shoal.runs.crew import AgentCrew
+from shoal.runs.habits import Habits
 from shoal.runs.queue import Queue
 from shoal.stores.files.places import write_whole
 from shoal.tools.agent_list import listing

@@ -101,6 +101,13 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     model: Model
 
 
+class _Heard(Struct, frozen=True, kw_only=True):
+    """What a transcript shows that its agent got, by identity: what was sent to it, and results of calls."""
+
+    delivered: frozenset[str] = frozenset()
+    answered: frozenset[str] = frozenset()
+
+
 class _Plan(Struct, kw_only=True):
     """An agent about to be made."""
 
@@ -263,46 +270,67 @@ class Outfitting:
             remember(subagent_path(self._stock.subagents, agent), plan.facts)
 
     async def again(self, newcomer: Newcomer) -> Outfit:
-        stock = self._stock
-        facts, transcript, conversation, delivered = self._recalled(newcomer)
+        facts, transcript, conversation, heard = self._recalled(newcomer)
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
-        order = Order(description=facts.description, prompt="", model=facts.model or None)
+        refuse_where_forbidden(newcomer.parent, definition.name)
         toolset = self._toolset(definition)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in stock.tools)
+            names = tuple(name for name in facts.tools if name in self._stock.tools)
             toolset = replace(toolset, names=names)
-        model = await self._model(newcomer.parent, order, definition)
+        order = Order(description=facts.description, prompt="", model=facts.model or None)
+        wanted = _Wanted(
+            order=order,
+            definition=definition,
+            toolset=toolset,
+            bounds=bounds_for(self._stock.bounds, definition, order, facts.thinking_tokens),
+            model=await self._model(newcomer.parent, order, definition),
+        )
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
-        workspace = quarters.workspace
-        authority = authority_of(newcomer.parent)
+        try:
+            if facts.cwd and not facts.isolation:
+                move_to(facts.cwd, quarters.workspace)
+            plan = self._resumed(wanted, newcomer, quarters, facts, (transcript, conversation))
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            await quarters.finish()
+            raise
+        return replace(
+            outfit,
+            started=replace(outfit.started, resumed=True),
+            delivered=heard.delivered,
+            answered=heard.answered,
+        )
+
+    def _resumed(
+        self,
+        wanted: _Wanted,
+        newcomer: Newcomer,
+        quarters: Quarters,
+        facts: Remembered,
+        record: tuple[Transcript, Conversation],
+    ) -> _Plan:
+        definition, authority = wanted.definition, authority_of(newcomer.parent)
         mode = narrowed(
             authority.mode,
             mode_named(facts.mode),
             person_configured=definition.source.trusted and definition.permission_mode is not None,
             may_skip=authority.may_skip,
         )
-        system = facts.system or stock.system(definition.prompt, workspace.cwd)
-        plan = _Plan(
+        system = facts.system or self._stock.system(definition.prompt, quarters.workspace.cwd)
+        transcript, conversation = record
+        return _Plan(
             newcomer=newcomer,
             definition=definition,
             facts=replace(facts, system=system, mode=mode),
             resumed=True,
-            toolset=toolset,
-            model=model,
+            toolset=wanted.toolset,
+            model=wanted.model,
             quarters=quarters,
-            bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
+            bounds=wanted.bounds,
             transcript=transcript,
             conversation=conversation,
         )
-        try:
-            conversation.interrupt()
-            outfit = self._outfit(plan, None)
-        except BaseException:
-            transcript.close()
-            await quarters.finish()
-            raise
-        return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
         housing = self._stock.housing
@@ -445,12 +473,12 @@ class Outfitting:
         )
         return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
 
-    def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
+    def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, _Heard]:
         stock, agent = self._stock, newcomer.agent
         if stock.subagents is None:
             if agent not in self._in_memory:
                 raise AgentRefused(_stranger(agent))
-            return (*self._in_memory[agent], frozenset())
+            return (*self._in_memory[agent], _Heard())
         path = subagent_path(stock.subagents, agent)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
@@ -462,7 +490,9 @@ class Outfitting:
         conversation = Conversation(
             transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
-        return facts, transcript, conversation, loaded.delivered
+        conversation.interrupt()
+        heard = _Heard(delivered=loaded.delivered, answered=loaded.answered)
+        return facts, transcript, conversation, heard
 
 
 def _stranger(agent: AgentId) -> str:

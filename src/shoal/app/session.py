@@ -439,6 +439,8 @@ class Session:
                     after=self.agent.conversation.last,
                 )
             )
+            # A turn that a full disk ended could not close its calls.
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
@@ -463,7 +465,7 @@ class Session:
     def _stopped(self, ended: Ended) -> Ended:
         """Leave the conversation so that it can go on: no call without a result."""
         try:
-            self.agent.conversation.interrupt()
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             if ended.reason == "interrupted":
                 self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
         except StoreError as error:

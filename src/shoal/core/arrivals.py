@@ -24,3 +24,5 @@ class Item(Struct, frozen=True, kw_only=True):
     by: Speaker
     mode: ItemMode = "prompt"
     priority: Priority = "next"
+    instead_of: str = ""
+    """A call of the agent whose result says the same: where that is on the transcript, this is no news."""
