@@ -511,3 +511,29 @@ async def test_an_agent_cut_off_before_its_first_words_is_not_said_to_be_resumab
     async with opened(tmp_path, model, resume=session.id) as session:
         told = await all_turns(session, "go")
     assert "its process ended before it had begun; start it again" in told
+
+
+@pytest.mark.spec("USR-02", "USR-03")
+async def test_a_stopped_agent_hears_of_an_end_it_was_not_told_when_it_is_resumed(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[agent("middle", "c1", name="smith", run_in_background=True), "wait", "end"],
+        middle=[[agent("slow", "c2"), agent("quick", "c3")], lambda request: request.messages[-1].text],
+        slow=[use("Gate"), "never"],
+        quick=["quickly found"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        over = asyncio.Event()
+
+        def heard(event: Event) -> None:
+            if isinstance(event, ToolReturned) and event.call == "c3":
+                over.set()
+
+        session.watch(heard)
+        await drain(session.run("lead"))
+        await gate.wait()
+        await over.wait()
+        await session.stop_task("smith")
+        await session.send("smith", "go on")
+        await all_turns(session, None)
+    assert "<result>quickly found</result>" in ends(session)["middle"].text.replace("<\\", "<")

@@ -247,6 +247,7 @@ class AgentCrew:
             witness.doing = ""
             if end.status != "completed" and witness.used_shell:
                 witness.committed(await outfit.commits())
+            self.unanswered(run.id, shift.cut)
             run.completion = self._ended(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)

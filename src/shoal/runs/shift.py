@@ -31,6 +31,8 @@ class Shift:
         self._queue = queue
         self._waits = waits
         self.acceptance: Ran | None = None
+        self.cut: Message | None = None
+        """Results for calls that its end cut short."""
         self._failures = 0
 
     async def work(self, this: Run, outfit: Outfit) -> Ending:
@@ -99,7 +101,7 @@ class Shift:
     def _close(self, outfit: Outfit) -> None:
         """Leave the conversation so that it can go on; resuming does the same where this cannot."""
         try:
-            outfit.agent.conversation.interrupt()
+            self.cut = outfit.agent.conversation.interrupt()
         except StoreError:
             return
 
