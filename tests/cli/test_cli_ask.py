@@ -43,7 +43,9 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
             assert "command: echo done > made.txt" in (await shoal("ask", "show", row["id"])).text
             answer = await shoal("ask", "answer", row["id"][:6], "yes")
             assert (answer.code, answer.err) == (0, "")
-            assert (await ended(run)).text == "finished\n"
+            ran = await ended(run)
+            assert ran.text == "finished\n"
+            assert f"waits for an answer: may Bash run? See it with: shoal ask show {row['id']}" in ran.err
     assert (shoal.project / "made.txt").read_text() == "done\n"
     late = await shoal("ask", "answer", row["id"], "no")
     assert late.code == 1

@@ -243,7 +243,9 @@ class _Run:
             return
         from shoal.surfaces.cli.progress import progress_for
 
-        progress = progress_for(sys.stderr, self._session.agent.clock, self._standings)
+        desk = self._session.parts.desk
+        waits = desk.patience is not None and not desk.attended
+        progress = progress_for(sys.stderr, self._session.agent.clock, self._standings, waits=waits)
         try:
             yield progress.hear
         finally:
