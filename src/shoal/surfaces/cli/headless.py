@@ -93,6 +93,9 @@ class _Run:
     async def work(self) -> int:
         for note in self._session.notes:
             say(note)
+        left_over = self._session.parts.left_over
+        if left_over is not None and left_over.cut_off:
+            say(sentences.cut_off_agents(left_over.cut_off))
         lines_lost = 0
         try:
             async with asyncio.TaskGroup() as group:
