@@ -63,6 +63,20 @@ async def test_a_no_with_a_reason_reaches_the_agent(shoal: Program) -> None:
     assert not (shoal.project / "made").exists()
 
 
+async def test_a_question_of_an_agent_is_told_with_its_name_and_task(shoal: Program) -> None:
+    agent = {"description": "make it", "prompt": "job", "subagent_type": "Bash"}
+    mind = [call("Agent", **agent), call("Bash", command="touch made"), "done", "finished"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            assert "  Bash (make it)  Bash(command: touch made)" in (await shoal("ask")).text
+            assert " by Bash (make it) in session " in (await shoal("ask", "show", row["id"])).text
+            answered = await shoal("ask", "answer", row["id"], "no")
+            assert f"Answered {row['id']}: Bash (make it) goes on." in answered.text
+            await ended(run)
+
+
 async def test_a_choice_is_given_by_its_label(shoal: Program) -> None:
     options = [{"label": "red", "description": ""}, {"label": "blue", "description": ""}]
     question = {"question": "Which?", "header": "Colour", "options": options, "multiSelect": False}

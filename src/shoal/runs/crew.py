@@ -159,7 +159,7 @@ class AgentCrew:
         """Raises `AgentRefused` where it is not there, or not at work."""
         run = self._roll.find(agent)
         if run.completion is not None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_ended(run)}.")
         await self._stop(run, why)
         return run.glimpse(self._clock.monotonic())
 
@@ -185,7 +185,7 @@ class AgentCrew:
         """What one at work says it is doing; its conversation never holds the question."""
         run = self._roll.find(agent)
         if run.agent is None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_ended(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
         return await run_forked_agent(run.agent, PROGRESS)
@@ -443,6 +443,10 @@ class AgentCrew:
 
 def _noted(outfit: Outfit, note: str) -> Outfit:
     return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
+
+
+def _ended(run: Run) -> str:
+    return "was stopped" if run.status == "killed" else run.status
 
 
 def notification(completion: Completion) -> Item:

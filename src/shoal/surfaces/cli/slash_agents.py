@@ -26,7 +26,7 @@ async def agents(talk: Talk, words: str) -> None:
             _list(talk)
         case ["stop", "all"]:
             stopped = await talk.session.stop_agents()
-            ids = named(each.agent for each in stopped)
+            ids = named(each.name or each.agent for each in stopped)
             talk.telling.note(f"Stopped: {ids}." if stopped else "No agent is at work.")
         case ["stop", task]:
             what = await talk.session.stop_task(_meant(talk, task))
@@ -67,7 +67,7 @@ def _tell(talk: Talk, each: Standing) -> None:
     write(f"  {one_line(each.task)}\n")
     took = numbers(each, now if each.live else each.since + _seconds(each))
     cost = dollars(each.usd if each.priced else None)
-    doing = f"{each.state}: {doing_words(each)}" if each.live else each.state
+    doing = f"{each.state}: {doing_words(each)}" if each.live else each.state_words
     behind = " · in the background" if each.background and each.live else ""
     write(f"{'  ' * max(each.depth, 1)}  {each.agent} · {doing}{behind} · {took} · {cost}\n", DIM)
 
