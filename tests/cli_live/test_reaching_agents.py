@@ -123,4 +123,4 @@ def test_stop_ends_one_agent_all_agents_or_the_run(place: Place) -> None:
     assert talk.wait_for_end() == 0
     gone = place.shoal("stop", session)
     assert gone.returncode == 1
-    assert "No live run answers" in gone.stderr
+    assert f"has ended. Go on with it: shoal --resume {session}" in gone.stderr
