@@ -15,7 +15,16 @@ import pytest
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from shoal.core.errors import StoreError
-from shoal.core.events import AgentEnded, AgentStarted, Asked, Event, Journaled, ToolReturned, ToolStarted
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    Asked,
+    Event,
+    Journaled,
+    ToolReturned,
+    ToolStarted,
+    WorkKept,
+)
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.ports import Journal

@@ -148,7 +148,7 @@ class AgentCrew:
         """Raises `AgentRefused` where it is not there, or not at work."""
         run = self._roll.find(agent)
         if run.completion is not None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
         await self._stop(run, why)
         return run.glimpse(self._clock.monotonic())
 
@@ -172,7 +172,7 @@ class AgentCrew:
         """What one at work says it is doing; its conversation never holds the question."""
         run = self._roll.find(agent)
         if run.agent is None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
         return await run_forked_agent(run.agent, PROGRESS)
@@ -432,3 +432,7 @@ def _refuse_teammates_of(teammate: Identity, order: Order) -> None:
             "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
             "agent of your own, or ask the lead for a teammate."
         )
+
+
+def _how_ended(run: Run) -> str:
+    return "was stopped" if run.status == "killed" else run.status

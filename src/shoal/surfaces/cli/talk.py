@@ -33,10 +33,13 @@ Outcome: TypeAlias = Literal["ended", "cleared"]
 class Talk:
     """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
 
-    def __init__(self, session: Session, screen: Screen, prompt: Prompt) -> None:
+    def __init__(
+        self, session: Session, screen: Screen, prompt: Prompt, standings: Standings | None = None
+    ) -> None:
+        """`standings` knows the agents of the session's earlier runs."""
         self.session = session
         self.screen = screen
-        self.standings = Standings()
+        self.standings = standings or Standings()
         self.telling = Telling(screen, standings=self.standings)
         self._feed = Feed(session)
         self._prompt = prompt
