@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
+from shoal.app.agent_files import AgentFiles
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
@@ -69,9 +70,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
     # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
     forks = ground.settings.forks and options.attended and not ground.coordinator
     stock = Stock(
-        subagents=ground.subagents,
+        files=AgentFiles(ground.subagents, durable=own.durable, clock=options.clock, ids=ground.ids),
         outputs=ground.directory / "tasks",
-        durable=own.durable,
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.agent_files import AgentFiles, Recalled
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -39,7 +38,6 @@ from shoal.core.errors import (
     ModelError,
     NoModel,
     SettingsError,
-    StoreError,
     UnknownAgent,
 )
 from shoal.core.events import AgentStarted
@@ -54,22 +52,15 @@ from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
-from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import NoTranscript
-from shoal.wire.transcript import Lines
+from shoal.stores.files.subagents import Remembered
 from shoal.workspaces.local import LocalWorkspace
-
-_SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
 class Stock(Struct, frozen=True, kw_only=True):
     """What every agent of a session is made from."""
 
-    subagents: Path | None
-    """Where their transcripts are; None keeps them in memory."""
+    files: AgentFiles
     outputs: Path
-    durable: bool
     definition: Callable[[str], Definition]
     """Raises `UnknownAgent` or `BadDefinition`."""
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
@@ -101,13 +92,6 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     model: Model
 
 
-class _Heard(Struct, frozen=True, kw_only=True):
-    """What a transcript shows that its agent got, by identity: what was sent to it, and results of calls."""
-
-    delivered: frozenset[str] = frozenset()
-    answered: frozenset[str] = frozenset()
-
-
 class _Plan(Struct, kw_only=True):
     """An agent about to be made."""
 
@@ -126,8 +110,6 @@ class _Plan(Struct, kw_only=True):
 class Outfitting:
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
-        self._in_memory: dict[AgentId, tuple[Remembered, Transcript, Conversation]] = {}
-        """Those of a session that keeps nothing on disk."""
 
     def output(self, agent: AgentId) -> Path:
         return self._stock.outputs / f"{agent}.output"
@@ -181,7 +163,7 @@ class Outfitting:
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
-        transcript = self._transcript(newcomer, facts)
+        transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
@@ -194,7 +176,7 @@ class Outfitting:
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
-        self._remember(plan)
+        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
@@ -241,7 +223,7 @@ class Outfitting:
             thinking_tokens=parent.bounds.thinking_tokens,
             fork_of=entry,
         )
-        transcript = self._transcript(newcomer, facts)
+        transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
             definition=FORKED,
@@ -257,20 +239,14 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._remember(plan)
+        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
 
-    def _remember(self, plan: _Plan) -> None:
-        agent = plan.newcomer.agent
-        if self._stock.subagents is None:
-            self._in_memory[agent] = (plan.facts, plan.transcript, plan.conversation)
-        else:
-            remember(subagent_path(self._stock.subagents, agent), plan.facts)
-
     async def again(self, newcomer: Newcomer) -> Outfit:
-        facts, transcript, conversation, heard = self._recalled(newcomer)
+        recalled = self._stock.files.recalled(newcomer)
+        facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
         toolset = self._toolset(definition)
@@ -290,7 +266,7 @@ class Outfitting:
         try:
             if facts.cwd and not facts.isolation:
                 move_to(facts.cwd, quarters.workspace)
-            plan = self._resumed(wanted, newcomer, quarters, facts, (transcript, conversation))
+            plan = self._resumed(wanted, newcomer, quarters, recalled)
             outfit = self._outfit(plan, None)
         except BaseException:
             await quarters.finish()
@@ -298,8 +274,8 @@ class Outfitting:
         return replace(
             outfit,
             started=replace(outfit.started, resumed=True),
-            delivered=heard.delivered,
-            answered=heard.answered,
+            delivered=recalled.delivered,
+            answered=recalled.answered,
         )
 
     def _resumed(
@@ -307,10 +283,10 @@ class Outfitting:
         wanted: _Wanted,
         newcomer: Newcomer,
         quarters: Quarters,
-        facts: Remembered,
-        record: tuple[Transcript, Conversation],
+        recalled: Recalled,
     ) -> _Plan:
         definition, authority = wanted.definition, authority_of(newcomer.parent)
+        facts = recalled.facts
         mode = narrowed(
             authority.mode,
             mode_named(facts.mode),
@@ -318,7 +294,6 @@ class Outfitting:
             may_skip=authority.may_skip,
         )
         system = facts.system or self._stock.system(definition.prompt, quarters.workspace.cwd)
-        transcript, conversation = record
         return _Plan(
             newcomer=newcomer,
             definition=definition,
@@ -328,8 +303,8 @@ class Outfitting:
             model=wanted.model,
             quarters=quarters,
             bounds=wanted.bounds,
-            transcript=transcript,
-            conversation=conversation,
+            transcript=recalled.transcript,
+            conversation=recalled.conversation,
         )
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
@@ -460,43 +435,6 @@ class Outfitting:
             return ran, wrote
 
         return check
-
-    def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
-        directory = self._stock.subagents
-        if directory is None:
-            return NoTranscript()
-        lines = Lines(
-            session=newcomer.parent.identity.session,
-            cwd=facts.cwd,
-            version=shoal.__version__,
-            agent=newcomer.agent,
-        )
-        return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
-
-    def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, _Heard]:
-        stock, agent = self._stock, newcomer.agent
-        if stock.subagents is None:
-            if agent not in self._in_memory:
-                raise AgentRefused(_stranger(agent))
-            return (*self._in_memory[agent], _Heard())
-        path = subagent_path(stock.subagents, agent)
-        if not _SAFE_ID.fullmatch(agent) or not path.exists():
-            raise AgentRefused(_stranger(agent))
-        try:
-            facts, loaded = recall(path, agent)
-        except StoreError as error:
-            raise AgentRefused(str(error)) from error
-        transcript = self._transcript(newcomer, facts)
-        conversation = Conversation(
-            transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
-        )
-        conversation.interrupt()
-        heard = _Heard(delivered=loaded.delivered, answered=loaded.answered)
-        return facts, transcript, conversation, heard
-
-
-def _stranger(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
 
 
 def _workspace(agent: Agent) -> LocalWorkspace:
