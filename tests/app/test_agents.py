@@ -609,7 +609,7 @@ async def test_who_resumes_an_agent_does_not_widen_what_it_was_held_to(tmp_path:
 
 
 @pytest.mark.spec("RUN-14")
-async def test_where_nothing_runs_in_the_background_an_agent_that_ended_is_not_resumed(
+async def test_where_nothing_runs_in_the_background_no_agent_is_resumed(
     tmp_path: Path,
 ) -> None:
     model = cast(
