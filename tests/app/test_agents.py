@@ -622,4 +622,4 @@ async def test_where_nothing_runs_in_the_background_no_agent_is_resumed(
     )
     settings = json.dumps({"shoal": {"background_agents": False}})
     async with opened(tmp_path, model, settings=settings) as session:
-        assert "turned off here" in await all_turns(session)
+        assert "which is off here" in await all_turns(session)

@@ -381,7 +381,7 @@ class AgentCrew:
     async def _resume(self, agent: AgentId, parent: Agent, call: str, ready: Callable[[Outfit], None]) -> Run:
         if not self.habits.background:
             raise AgentRefused(
-                f"Agent {agent} has ended. Resumed, it would run in the background, which is turned off here. "
+                f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
                 "Start another one."
             )
         newcomer = self._newcomer(agent, parent, call)
