@@ -24,3 +24,5 @@ class Item(Struct, frozen=True, kw_only=True):
     by: Speaker
     mode: ItemMode = "prompt"
     priority: Priority = "next"
+    rank: int = 0
+    """Among what has the same priority the lower comes first."""
