@@ -58,6 +58,7 @@ from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.team.teams import SessionTeams
 from shoal.tools.plan import Planning, plan_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
@@ -80,6 +81,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    teams: SessionTeams
     shells: Shells
     journal: Journal
     debug: DebugLog | None
@@ -166,7 +168,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     queue = Queue(session.entered)
     purse = _purse(options, settings, model, record, session)
     bounds = _bounds(options, settings)
-    crew = make_crew(
+    crew, teams = make_crew(
         Ground(
             options=options,
             settings=settings,
@@ -180,6 +182,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
+            note=session.note,
+            between=between,
+            desk=reach.desk,
+            permissions=reach.permissions,
             housing=_housing(options, settings, record, session, leave),
             plans=plans,
             acceptance=acceptance,
@@ -188,6 +194,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         reach.shells,
     )
     await leave.enter_async_context(crew)
+    await leave.enter_async_context(teams)
     agent = Agent(
         identity=identity,
         model=model,
@@ -229,6 +236,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        teams=teams,
         shells=reach.shells,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),

@@ -16,23 +16,27 @@ from shoal.app.options import Options
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings
+from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
 from shoal.core.definitions import Definition
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
-from shoal.core.ports import Model
+from shoal.core.ports import Desk, Model
 from shoal.core.tools import Tool
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
+from shoal.team.teams import SessionTeams
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.shells import Shells
+from shoal.tools.team import team_tools
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -51,13 +55,18 @@ class Ground(Struct, frozen=True, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     tell: Callable[[Event], Awaitable[None]]
     emit: Callable[[Journaled], None]
+    note: Callable[[str], None]
+    between: AgentsRecord
+    desk: Desk
+    permissions: RulePermissions
+    """The lead's."""
     housing: Housing
     plans: Plans
     acceptance: Acceptance
 
 
-def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from; the tools of the crew are added to it."""
+def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
+    """`tools` is what agents choose from; the tools of the crew and the team are added to it."""
     options, own = ground.options, ground.settings.own
     stock = Stock(
         subagents=ground.subagents,
@@ -77,8 +86,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         clock=options.clock,
         ids=ground.ids,
     )
+    outfitter = Outfitting(stock)
     crew = AgentCrew(
-        outfitter=Outfitting(stock),
+        outfitter=outfitter,
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
@@ -93,11 +103,13 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         emit=ground.emit,
     )
     ground.plans.crew = crew
+    teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents)
-    for tool in (*agent_tools(crew, listing=known, shown=shown_inputs), *control_tools(crew, shells)):
+    shown_inputs = Shown(background=own.background_agents, teams=True)
+    agents = agent_tools(crew, teams, listing=known, shown=shown_inputs)
+    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells)):
         tools[tool.schema.name] = tool
-    return crew
+    return crew, teams
 
 
 class Plans:
@@ -117,7 +129,10 @@ class Plans:
         if agent.agent not in self._of:
             permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
-            self._of[agent.agent] = self._make(permissions)
+            planning = self._of[agent.agent] = self._make(permissions)
+            if agent.is_teammate:
+                # Who approves is for the lead's side to say: the plan goes there in any case.
+                planning.approver = lambda: "user"
         return self._of[agent.agent]
 
     def forget(self, agent: AgentId) -> None:

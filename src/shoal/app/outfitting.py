@@ -39,7 +39,7 @@ from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.outfit import Check, Newcomer, Outfit
+from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember
@@ -49,7 +49,11 @@ from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
-_SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+_LEAD_TOOLS = {"TeamCreate", "TeamDelete"}
+_TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
+"""Those a teammate has, whatever its definition says."""
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
@@ -124,7 +128,7 @@ class Outfitting:
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=self._toolset(definition),
+            toolset=self._toolset(definition, newcomer.seat),
             bounds=_bounds(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
         )
@@ -144,13 +148,8 @@ class Outfitting:
             description=order.description,
             name=order.name or "",
             model=wanted.model.card.id,
-            mode=narrowed(
-                authority.mode,
-                definition.permission_mode,
-                person_configured=definition.source.trusted,
-                may_skip=authority.may_skip,
-            ),
-            system=stock.system(definition.prompt, workspace.cwd),
+            mode=_facts_mode(authority, definition, newcomer.seat),
+            system=stock.system(_own_part(definition, newcomer.seat), workspace.cwd),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -158,7 +157,7 @@ class Outfitting:
             parent=parent.identity.agent,
             call=newcomer.call,
             depth=parent.identity.depth + 1,
-            color=definition.color,
+            color=definition.color if newcomer.seat is None else newcomer.seat.color,
             background=definition.background,
         )
         transcript = self._transcript(newcomer, facts)
@@ -185,7 +184,7 @@ class Outfitting:
         facts, transcript, conversation, delivered = self._recalled(newcomer)
         definition = self._definition(facts.agent_type)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
-        toolset = self._toolset(definition)
+        toolset = self._toolset(definition, newcomer.seat)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
             toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
@@ -194,7 +193,10 @@ class Outfitting:
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=facts.system or stock.system(definition.prompt, workspace.cwd)),
+            facts=replace(
+                facts,
+                system=facts.system or stock.system(_own_part(definition, newcomer.seat), workspace.cwd),
+            ),
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             quarters=quarters,
@@ -215,14 +217,15 @@ class Outfitting:
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
 
-    def _toolset(self, definition: Definition) -> Toolset:
+    def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
         toolset = tool_names(definition, self._stock.tools)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        return toolset
+        wanted = {*toolset.names, *(() if seat is None else _TEAM_TOOLS)} - _LEAD_TOOLS
+        return replace(toolset, names=tuple(name for name in self._stock.tools if name in wanted))
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -236,12 +239,13 @@ class Outfitting:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
         around = parent.surroundings
+        seat = plan.newcomer.seat
         return Agent(
             identity=Identity(
                 session=parent.identity.session,
                 agent=agent,
                 name=facts.name or agent,
-                team=parent.identity.team,
+                team=parent.identity.team if seat is None else seat.team,
                 color=facts.color,
                 parent=AgentId(facts.parent),
                 kind=facts.agent_type,
@@ -254,7 +258,7 @@ class Outfitting:
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
                 processes=around.processes,
-                desk=around.desk,
+                desk=around.desk if seat is None else seat.desk,
                 results=around.results,
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
@@ -303,6 +307,7 @@ class Outfitting:
                 tools=plan.toolset.names,
                 color=facts.color,
                 isolation=facts.isolation,
+                team="" if plan.newcomer.seat is None else plan.newcomer.seat.team,
             ),
             resolved=Resolved(
                 kind=facts.agent_type,
@@ -392,6 +397,21 @@ def _permissions(plan: _Plan) -> RulePermissions:
         quarters.secluded.paths = permissions.denied_paths
         permissions.sandboxed = lambda _: sandbox.vouches
     return permissions
+
+
+def _facts_mode(authority: RulePermissions, definition: Definition, seat: Seat | None) -> Mode:
+    wish = None if seat is None else seat.mode
+    return narrowed(
+        authority.mode,
+        wish or definition.permission_mode,
+        person_configured=wish is None and definition.source.trusted,
+        may_skip=authority.may_skip,
+    )
+
+
+def _own_part(definition: Definition, seat: Seat | None) -> str:
+    """Of the system prompt: the definition's, and for a teammate what it must know of its team before it."""
+    return definition.prompt if seat is None else f"{seat.section}\n\n{definition.prompt}".strip()
 
 
 def _mode(name: str) -> Mode:

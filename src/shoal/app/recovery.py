@@ -52,6 +52,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """How many were ever started."""
     cut_off: tuple[Completion, ...]
     """Of those that were at work; not in the journal yet."""
+    delivered: frozenset[str]
+    """What the lead has got."""
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         completions=(*completions, *cut_off),
         agents=reading.started,
         cut_off=cut_off,
+        delivered=told.delivered,
     )
 
 
@@ -92,21 +95,28 @@ class _Reading:
         self.at_work: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
+        self._teammates: set[AgentId] = set()
         self._last: dict[AgentId, str] = {}
         self._notified: dict[str, str] = {}
         self._calls: dict[AgentId, int] = {}
         self._files: dict[AgentId, dict[str, None]] = {}
         self._usage: dict[AgentId, Usage] = {}
 
-    def take(self, event: Journaled) -> None:  # noqa: C901 - one case for each kind of event
+    def take(self, event: Journaled) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
+            case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
+                # A teammate is taken up again from its roster.
+                self.started += not resumed
+                self._teammates.add(agent)
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.at_work[agent] = event
                 for seen in (self._calls, self._files, self._usage):
                     seen.pop(agent, None)
+            case AgentEnded(agent=agent) if agent in self._teammates:
+                pass
             case AgentEnded(completion=completion):
                 self.at_work.pop(completion.agent, None)
                 self.completions[completion.id] = completion

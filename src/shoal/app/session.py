@@ -118,6 +118,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.parts.teams.close()
             await self.parts.crew.stop_all("the session ended")
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
@@ -149,20 +150,33 @@ class Session:
         still say something, the end of the agents is not the end of waiting.
         """
         crew, queue = self.parts.crew, self.parts.queue
-        if wait_for_people and not crew.working:
+        if wait_for_people and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    await self._something(crew.quiet(), queue.arrival(LEAD))
-                if crew.working and queue.size(LEAD):
+                    await self._something(self._agents_quiet(), queue.arrival(LEAD))
+                if self._agents_work and queue.size(LEAD):
                     # Several that end about now are heard of in one turn.
-                    await self._something(crew.quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
+                    await self._something(self._agents_quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
         except TimeoutError:
-            self.cut_short = await crew.stop_all("the deadline has passed")
+            ended = await self.parts.teams.close()
+            self.cut_short = (*ended, *await crew.stop_all("the deadline has passed"))
             return None
         return self.run(None) if queue.size(LEAD) else None
+
+    @property
+    def _agents_work(self) -> bool:
+        return self.parts.crew.working or self.parts.teams.working
+
+    async def _agents_quiet(self) -> None:
+        """Until neither an agent nor a teammate is at work."""
+        while True:
+            await self.parts.crew.quiet()
+            await self.parts.teams.quiet()
+            if not self._agents_work:
+                return
 
     async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
         """Until one of them is over."""
@@ -190,6 +204,7 @@ class Session:
         """Something that waited for an agent is in its conversation."""
         if item.mode == "task-notification":
             self.emit(Notified(agent=item.to, completion=item.id))
+        self.parts.teams.entered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
@@ -260,7 +275,7 @@ class Session:
         if to in LEAD_NAMES:
             self.steer(text)
             return Reached(to=LEAD, name="lead", how="queued")
-        return await self.parts.crew.say(to, text)
+        return await self.parts.teams.say(to, text) or await self.parts.crew.say(to, text)
 
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
@@ -303,6 +318,7 @@ class Session:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
+            await parts.teams.resume(self.id, parts.left_over.delivered)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

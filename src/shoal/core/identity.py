@@ -24,6 +24,11 @@ class Identity(Struct, frozen=True, kw_only=True):
     def is_lead(self) -> bool:
         return self.agent == LEAD
 
+    @property
+    def is_teammate(self) -> bool:
+        """Whether it is a member of a team, rather than an agent that one of a team started."""
+        return self.team is not None and self.agent == f"{self.name}@{self.team}"
+
 
 _current: ContextVar[Identity | None] = ContextVar("shoal_identity", default=None)
 

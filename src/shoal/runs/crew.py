@@ -77,6 +77,8 @@ class AgentCrew:
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[Item]] = {}
         self._lead: Agent | None = None
+        self.teammate: Callable[[AgentId], Agent | None] = lambda _: None
+        """The agents of a team, which are no part of the crew but may start agents."""
         self._quiet: asyncio.Event | None = None
 
     async def __aenter__(self) -> AgentCrew:
@@ -97,6 +99,10 @@ class AgentCrew:
 
     def led_by(self, lead: Agent) -> None:
         self._lead = lead
+
+    def lead(self) -> Agent:
+        assert self._lead is not None
+        return self._lead
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
@@ -158,6 +164,10 @@ class AgentCrew:
         agent = self._roll.meant(to)
         item = Item(id=self._ids.short(), to=agent, content=(Text(text=text),), by="person")
         return await self._deliver(item, text, self._lead, "")
+
+    async def stop_those_of(self, parent: AgentId, why: str) -> None:
+        for run in self._roll.started_by(parent):
+            await self._stop(run, why)
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
@@ -414,7 +424,7 @@ class AgentCrew:
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
         run = self._roll.get(agent)
-        found = self._lead if agent == LEAD else run.agent if run else None
+        found = self._lead if agent == LEAD else run.agent if run else self.teammate(agent)
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found

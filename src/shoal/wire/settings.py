@@ -102,6 +102,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
+    shutdown_grace: Seconds = 30.0
+    """Seconds a teammate has to answer a request to shut down before it is ended."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False
