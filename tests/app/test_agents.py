@@ -576,3 +576,33 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_when_it_passe
     assert early.is_error
     assert "its acceptance command `test -e made.txt` ended with 1" in result_text(early)
     assert not late.is_error
+
+
+@pytest.mark.spec("AGT-07")
+async def test_who_resumes_an_agent_does_not_widen_what_it_was_held_to(tmp_path: Path) -> None:
+    agents = {
+        "narrow": {"description": "d", "prompt": "p", "tools": ["Bash(echo:*)", "Agent"]},
+        "below": {
+            "description": "d",
+            "prompt": "p",
+            "tools": ["Bash"],
+            "disallowedTools": ["Bash(echo no:*)"],
+        },
+    }
+    tries = [use("Bash", "b1", command="date"), use("Bash", "b2", command="echo no")]
+    model = cast(
+        lead=[
+            agent("middle", "c1", subagent_type="narrow"),
+            use("SendMessage", "m1", to="deep", message="again", summary="again"),
+            "wait",
+            "end",
+        ],
+        middle=[agent("leaf", "c2", subagent_type="below", name="deep"), "done"],
+        leaf=["first", tries, lambda request: " | ".join(map(result_text, results(list(request.messages))))],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    last = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)][-1]
+    assert last.name == "deep"
+    assert "its definition gives it Bash only as Bash(echo:*)" in last.text
+    assert "the rule Bash(echo no:*) (its definition) forbids it" in last.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import agent, all_turns, cast, recorded, use
+from cast import Gate, agent, all_turns, cast, recorded, use
 from shoal.app.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentEnded, AgentStarted, WorkKept
@@ -146,3 +147,22 @@ async def test_where_no_worktree_can_be_the_agent_is_not_started(tmp_path: Path)
         text = await all_turns(session)
     assert "is not in a git repository" in text
     assert not [event for event in recorded(session) if isinstance(event, AgentStarted)]
+
+
+@pytest.mark.spec("RUN-09", "CTL-06")
+async def test_an_agent_stopped_by_several_at_once_still_leaves_nothing_behind(project: Path) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[agent("You wait", "c1", isolation="worktree", run_in_background=True), "end"],
+        You=[use("Gate"), "never"],
+    )
+    async with opened(project, model, tools=[gate.tool]) as session:
+        async for _ in session.run("lead"):
+            pass
+        await gate.wait()
+        crew = session.parts.crew
+        await asyncio.gather(*(crew.stop_all("enough") for _ in range(5)))
+        assert not crew.working
+    (ended,) = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
+    assert (ended.status, ended.detail) == ("killed", "enough")
+    assert git(project, "worktree", "list").count("\n") == 0

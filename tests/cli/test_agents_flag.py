@@ -56,3 +56,14 @@ async def test_a_session_takes_a_mapping_and_tells_of_files_it_cannot_use(tmp_pa
         told = "\n".join(session.notes)
     assert f"{directory / 'bad.md'}:1: description: it is missing" in told
     assert "shoal agents validate" in told
+
+
+@pytest.mark.spec("MOD-01")
+async def test_a_coordinator_is_asked_for_by_a_flag(shoal: Program) -> None:
+    async with messages_server(["done"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--coordinator")
+    assert ran.code == 0
+    tools = ran.lines[0]["tools"]
+    assert "SendMessage" in tools
+    assert not {"Bash", "Read", "Edit", "CronCreate"} & set(tools)

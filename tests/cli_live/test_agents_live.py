@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cli_live.conftest import Place
+from cli_live.terminal import environment
 from cli_live.test_interactive import CTRL_C, CTRL_D, bash, is_at_prompt
 
 CTRL_B = "\x02"
@@ -44,16 +50,14 @@ def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(
         mode="bypassPermissions",
         prompt="go",
     )
-    text = terminal.wait_for("● plumber: do one · Bash")
-    row = next(line for line in text.splitlines() if "● plumber: do one" in line)
-    assert "0 calls" in row
-    assert "tokens" in row
+    row = re.compile(r"^  ● plumber: do one · Bash .* · 0 calls · [0-9.k]+ tokens · [0-9.]+ s$", re.MULTILINE)
+    terminal.wait_for(lambda text: row.search(text) is not None)
     assert "\x1b[32m●" in terminal.raw
     gate.open()
     text = terminal.wait_for(lambda text: "The plumber is done." in text and "● plumber" not in text)
     assert "SECRET WORDS" not in text
     (line,) = (line for line in text.splitlines() if line.startswith("● Agent"))
-    assert "→ done · 1 call" in line
+    assert line.startswith("● Agent do one  → done · 1 call")
 
 
 @pytest.mark.spec("QUE-04", "CTL-08")
@@ -73,15 +77,13 @@ def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: P
     text = terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert "● agent plumber started in the background: do one" in text
     terminal.type("/agents\r")
-    text = terminal.wait_for("working: Bash")
-    assert "● plumber  do one" in text
-    assert "$0.0" in text
+    wanted = ("● plumber  do one", "working: Bash", "$0.0", "/agents show ID")
+    terminal.wait_for(lambda text: all(words in text for words in wanted))
     terminal.type("/agents show nobody\r")
     terminal.wait_for("There is no agent 'nobody'")
     gate.open()
-    text = terminal.wait_for(lambda text: "I was woken." in text and is_at_prompt(text))
+    text = terminal.wait_for(lambda text: "I was woken." in text and "1 agent works" not in text)
     assert text.index("● agent plumber completed (1 tool call") < text.index("I was woken.")
-    assert "work in the background" not in text
     assert "\x1b[35m● " in terminal.raw
     identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
     terminal.type(f"/agents show {identity[:8]}\r")
@@ -125,22 +127,24 @@ def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: 
         {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
         {"match": "job", "tools": [bash("sleep 600")], "repeat": True},
         {"match": "works in the background", "tools": [bash(gate.command)]},
-        {"match": "<status>killed</status>", "text": "Both were stopped."},
+        {"match": "<status>killed</status>", "text": "I hear of it.", "repeat": True},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for(lambda text: "2 agents work in the background" in text and "Bash waiting" in text)
     terminal.type(CTRL_C)
-    terminal.wait_for(lambda text: "interrupted" in text and is_at_prompt(text))
-    assert "2 agents work in the background" in terminal.screen.text
+    wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
+    terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [each for each in events(place) if each["type"] == "agent_ended"]
     terminal.type("/agents stop all\r")
-    terminal.wait_for("Both were stopped.")
+    terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 2)
+    terminal.wait_for("I hear of it.")
     ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
     assert ends == ["killed", "killed"]
 
 
-def test_leaving_while_agents_work_says_who_was_stopped_and_how_to_go_on(place: Place) -> None:
+@pytest.mark.spec("CTL-02")
+def test_one_stopped_by_leaving_is_named_and_goes_on_when_told_to_after_a_resume(place: Place) -> None:
     terminal = place.talk(
         {"match": "go", "tools": [agent("one", background=True)]},
         {"match": "job", "tools": [bash("sleep 600")]},
@@ -155,6 +159,16 @@ def test_leaving_while_agents_work_says_who_was_stopped_and_how_to_go_on(place: 
     assert "Stopped before it was done:" in text
     assert "do one" in text.split("Stopped before it was done:")[1]
     assert "shoal --resume" in text
+    identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
+    again = place.talk(
+        {"match": "go on", "text": "I went on."},
+        {"match": "<task-notification>", "text": "It went on and is done."},
+        mode="bypassPermissions",
+        resume="yes",
+    )
+    again.wait_for(is_at_prompt)
+    again.type(f"/agents send {identity} go on\r")
+    again.wait_for(lambda text: "goes on with it." in text and "It went on and is done." in text)
 
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")
@@ -187,7 +201,59 @@ def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wa
     # The other agent's end waits for the person's answer.
     gate.open()
     terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
-    assert "The other one came first." not in terminal.screen.text
+    lead, *_ = json.loads(place.shoal("ps", "--json").stdout)
+    assert lead["state"] == "idle"
+    assert [each["type"] for each in events(place)].count("turn_started") == 1
     terminal.type("y\r")
     terminal.wait_for("All of them are done.")
     assert (place.project / "asked-for").exists()
+
+
+@pytest.fixture
+def provider(place: Place) -> Iterator[Callable[..., dict[str, str]]]:
+    """Starts a provider that says these steps; the variables that lead to it."""
+    with ExitStack() as exits:
+
+        def start(*steps: dict[str, Any]) -> dict[str, str]:
+            script = place.home / "provider.json"
+            script.write_text(json.dumps(steps))
+            program = [sys.executable, "-m", "shoal.testing.servers"]
+            server = subprocess.Popen(
+                [*program, "--script", str(script), "--with-parent"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment(place.home),
+                text=True,
+            )
+            # Leaving closes its standard input, which ends it, and waits for that.
+            exits.enter_context(server)
+            assert server.stdout is not None
+            return {"ANTHROPIC_BASE_URL": server.stdout.readline().strip(), "ANTHROPIC_API_KEY": "for-tests"}
+
+        yield start
+
+
+@pytest.mark.spec("USR-22", "TRN-03")
+def test_a_headless_run_at_a_terminal_shows_the_agents_it_waits_for(
+    place: Place, provider: Callable[..., dict[str, str]]
+) -> None:
+    gate = place.gate()
+    env = provider(
+        {"match": "go", "tools": [agent("one", background=True)]},
+        {"match": "job one", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "the report"},
+        {"match": "<task-notification>", "text": "All is done."},
+        {"match": "works in the background", "text": "It is started."},
+    )
+    flags = ("--model", "anthropic:claude-haiku-5-5", "--dangerously-skip-permissions")
+    terminal = place.shoal_at_terminal("-p", "go", *flags, **env)
+    # Between turns nothing is told of the lead, and the agent's line stands there alone.
+    terminal.wait_for(
+        lambda text: "● general-purpose: do one · Bash waiting" in text and "lead ·" not in text
+    )
+    gate.open()
+    assert terminal.wait_for_end() == 0
+    text = terminal.screen.text
+    assert "● general-purpose" not in text
+    assert "It is started." not in text
+    assert text.splitlines()[-1] == "All is done."

@@ -117,6 +117,26 @@ def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
     terminal.wait_for("I heard you.")
 
 
+@pytest.mark.spec("FRK-07")
+def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(place: Place) -> None:
+    gate = place.gate()
+    terminal = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "which port", "text": "It is 8021."},
+        {"match": "waiting", "text": "It is over."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("/btw which port?\r")
+    terminal.wait_for("It is 8021.")
+    gate.open()
+    terminal.wait_for("It is over.")
+    (transcript,) = (place.home / "projects").glob("*/*.jsonl")
+    assert "8021" not in transcript.read_text()
+    assert "which port" not in transcript.read_text()
+
+
 def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: Place) -> None:
     gate = place.gate()
     terminal = place.talk(

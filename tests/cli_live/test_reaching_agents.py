@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -51,10 +52,11 @@ def both_in_tools(place: Place) -> None:
 def test_watch_shows_each_agent_with_its_model_cost_and_last_event(place: Place) -> None:
     talk = two_at_work(place)
     watch = place.shoal_at_terminal("watch")
-    text = watch.wait_for(lambda text: "● joe: do one · Bash" in text and "● general-purpose: do two" in text)
-    details = next(line for line in text.splitlines() if "working · " in line)
-    assert "scripted · $0.0000 · heard" in details
-    assert "ago" in details or "just now" in details
+    watch.wait_for(lambda text: "● joe: do one · Bash" in text and "● general-purpose: do two" in text)
+    details = re.compile(
+        r"^ +a\w+ · working · scripted · \$0\.0000 · heard (just now|.* ago) · in the", re.MULTILINE
+    )
+    watch.wait_for(lambda text: len(details.findall(text)) == 2)
     assert "\x1b[38;5;208m●" in watch.raw
     talk.type("/agents stop all\r")
     watch.wait_for(lambda text: "agent joe was stopped" in text and "● joe:" not in text)

@@ -321,3 +321,45 @@ async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None
         with pytest.raises(BadRequest):
             await model.reply(asking("Hi."), unheard)
         await model.aclose()
+
+
+def directed(words: str) -> tuple[Message, ...]:
+    """A conversation with calls that have their results, and words after those."""
+    calls = tuple(ToolUse(id=f"t{n}", name="Read", input={}) for n in range(2))
+    results = tuple(ToolResult(tool_use_id=f"t{n}", content=f"{n}") for n in range(2))
+    return (
+        user("One."),
+        Message(role="assistant", content=(Text(text="1"),)),
+        user("Two."),
+        Message(role="assistant", content=calls),
+        Message(role="user", content=(*results, Text(text=words))),
+    )
+
+
+@pytest.mark.spec("FRK-02")
+def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them() -> None:
+    first, second = (
+        encoded(body_of(asking(*directed(words), tools=[READ], system="Be brief."), CARD, Dialect()))
+        for words in ("do A", "do B")
+    )
+    assert first.partition(b"do A")[0] == second.partition(b"do B")[0]
+    assert first.partition(b"do A")[2] == b'"}]}'
+
+
+def test_where_the_cache_wants_marks_they_stand_as_in_the_messages_api() -> None:
+    router = dialect_of("openrouter", "anthropic/claude-sonnet-4.5", "https://openrouter.ai/api/v1")
+    sent = body(*directed("Go on."), system="Be brief.", dialect=router)["messages"]
+    marked = [index for index, message in enumerate(sent) if "cache_control" in str(message)]
+    assert [sent[index]["role"] for index in marked] == ["system", "user", "tool", "user"]
+    assert marked[1:] == [3, 6, 7]
+    mark = {"type": "ephemeral"}
+    assert sent[7]["content"] == [{"type": "text", "text": "Go on.", "cache_control": mark}]
+    other = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    assert "cache_control" not in str(body(*directed("Go on."), dialect=other))
+
+
+def test_an_empty_result_is_not_marked() -> None:
+    nothing = Message(role="user", content=(ToolResult(tool_use_id="t1", content=""),))
+    call = Message(role="assistant", content=(ToolUse(id="t1", name="Read", input={}),))
+    sent = body("Go.", call, nothing, dialect=Dialect(marks=True))["messages"]
+    assert sent[-1]["content"] == ""

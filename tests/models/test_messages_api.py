@@ -231,6 +231,18 @@ def test_breakpoints_stand_on_tools_system_and_the_last_two_user_messages() -> N
     assert marked == [False, False, True, False, True]
 
 
+def test_words_after_results_have_a_breakpoint_before_them_in_place_of_that_on_the_tools() -> None:
+    calls = [ToolUse(id=f"t{n}", name="Read", input={}) for n in range(2)]
+    results = [ToolResult(tool_use_id=f"t{n}", content="x") for n in range(2)]
+    words = Message(role="user", content=(*results, Text(text="Go on with a."), Text(text="Soon.")))
+    sent = body("One.", said(*calls), words, tools=[READ, GREP], system="Be brief.")
+    marked = [["cache_control" in block for block in m["content"]] for m in sent["messages"][::2]]
+    assert marked == [[True], [False, True, False, True]]
+    assert not any("cache_control" in tool for tool in sent["tools"])
+    assert sent["system"][0]["cache_control"]
+    assert encoded(sent).count(MARK) == 4
+
+
 def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     turns = [
         user("Look at a."),

@@ -16,12 +16,15 @@ from shoal.core.agents import Completion, Evidence, KeptWork, Ran
 from shoal.core.errors import StoreError
 from shoal.core.ids import LEAD, AgentId, Ids, RequestId
 from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
+from shoal.core.schedules import Schedule
+from shoal.core.shells import ShellEnd, ShellFacts
 from shoal.core.usage import Usage
 from shoal.stores.files.journal import FileJournal, follow_journal, read_journal
 from shoal.wire.journal import Unknown, journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
 CHILD = AgentId("a0123456789abcdef")
+SHELL = ShellFacts(shell="bash_1", agent=LEAD, call="c3", command="make", output="/out")
 EVENTS = [
     events.SessionStarted(
         agent=LEAD, session="s-1", cwd="/x", model="m", mode="default", tools=("Read", "Bash"), resumed=True
@@ -93,6 +96,14 @@ EVENTS = [
     events.Notified(agent=LEAD, completion="e1", call="c2"),
     events.Queued(agent=CHILD, item="i1", by="agent", text="more"),
     events.Withdrawn(agent=CHILD, item="i1"),
+    events.ScheduleMade(
+        agent=LEAD, schedule=Schedule(id="s1", agent=LEAD, cron="* * * * *", prompt="p", made=1)
+    ),
+    events.ScheduleEnded(agent=LEAD, schedule="s1", how="expired"),
+    events.ShellStarted(agent=LEAD, facts=SHELL),
+    events.ShellEnded(
+        agent=LEAD, id="e2", end=ShellEnd(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t")
+    ),
 ]
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from shoal.backends.processes import GuardedProcesses
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Clock, SystemClock
 from shoal.core.identity import Identity
-from shoal.core.ids import Ids, SessionId
+from shoal.core.ids import AgentId, Ids, SessionId
 from shoal.core.questions import Answer, Denied, Question
 from shoal.core.sandbox import Sandbox
+from shoal.core.shells import ShellEnd, ShellFacts, Unheard
 from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.bash import shell_tools
-from shoal.tools.shells import Shell, Shells
+from shoal.tools.shells import Shells
 from shoal.workspaces.local import LocalWorkspace
 
 
@@ -44,10 +45,30 @@ class AnsweringDesk:
         return self.answers.pop(0) if self.answers else Denied(reason="nobody is there", by="policy")
 
 
+class Heard(Unheard):
+    """Remembers what is told of commands in the background."""
+
+    def __init__(self) -> None:
+        self.ends: list[ShellEnd] = []
+        self.stalls: list[tuple[str, str]] = []
+        self.looks: list[str] = []
+
+    def ended(self, end: ShellEnd) -> None:
+        self.ends.append(end)
+
+    def stuck(self, facts: ShellFacts, tail: str) -> None:
+        self.stalls.append((facts.shell, tail))
+
+    def seen(self, facts: ShellFacts, by: AgentId, call: str) -> None:
+        self.looks.append(facts.shell)
+
+
 class Workbench:
     """A project directory, the tools, and one call after the other."""
 
-    def __init__(self, directory: Path, *, env: Mapping[str, str], processes: GuardedProcesses) -> None:
+    def __init__(
+        self, directory: Path, *, env: Mapping[str, str], processes: GuardedProcesses, clock: Clock
+    ) -> None:
         self.project = directory / "project"
         self.project.mkdir()
         self.home = directory / "home"
@@ -56,21 +77,21 @@ class Workbench:
         self.processes = processes
         self.desk = AnsweringDesk()
         self.sandbox: Sandbox | None = None
-        self.clock = SystemClock()
+        self.clock = clock
         self.ids = Ids(1)
         self.env = env
         self.told: list[str] = []
         self.notes: list[str] = []
-        self.ended: list[Shell] = []
+        self.heard = Heard()
         self.shells = Shells(
             processes=processes,
             clock=self.clock,
             ids=self.ids,
             home=self.home,
             env=env,
-            ended=self.ended.append,
             note=self.notes.append,
         )
+        self.shells.news = self.heard
         self.tools: dict[str, Tool] = {tool.schema.name: tool for tool in shell_tools(self.shells)}
         self._calls = count(1)
 
@@ -100,12 +121,12 @@ class Workbench:
 
 
 @asynccontextmanager
-async def workbench(directory: Path, **env: str) -> AsyncIterator[Workbench]:
+async def workbench(directory: Path, clock: Clock | None = None, **env: str) -> AsyncIterator[Workbench]:
     processes = GuardedProcesses(SystemClock())
     home = directory / "user"
     home.mkdir(exist_ok=True)
     base = {"PATH": os.environ["PATH"], "HOME": str(home), "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
-    bench = Workbench(directory, env=base | env, processes=processes)
+    bench = Workbench(directory, env=base | env, processes=processes, clock=clock or SystemClock())
     try:
         async with bench.shells:
             yield bench

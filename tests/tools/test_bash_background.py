@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sites import Workbench, text, workbench
 
+from shoal.testing import FakeClock
 from shoal.tools.output import LIMIT
 from shoal.tools.shells import Shell
 
@@ -113,8 +114,66 @@ async def test_a_background_command_can_be_ended_with_all_it_started(
 async def test_the_end_of_a_background_command_is_reported(bench: Workbench) -> None:
     shell = await start(bench, "exit 2")
     await ended(shell)
-    assert bench.ended == [shell]
     assert (shell.status, shell.exit_code) == ("exited", 2)
+    (end,) = bench.heard.ends
+    assert (end.facts.shell, end.status, end.exit_code, end.quiet) == ("bash_1", "failed", 2, False)
+
+
+async def test_a_look_that_shows_the_end_is_told_and_one_before_it_is_not(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    shell = await start(bench, f"read line < {fifo}")
+    await bench.call("BashOutput", bash_id="bash_1")
+    assert not bench.heard.looks
+    await asyncio.to_thread(fifo.write_text, "\n")
+    await ended(shell)
+    await bench.call("BashOutput", bash_id="bash_1")
+    assert bench.heard.looks == ["bash_1"]
+
+
+async def test_the_news_of_an_end_carries_a_bounded_tail(bench: Workbench) -> None:
+    await ended(await start(bench, "seq 1 500; head -c 5000 /dev/zero | tr '\\0' x"))
+    (end,) = bench.heard.ends
+    assert len(end.tail) <= 2_000
+    await ended(await start(bench, "seq 1 500"))
+    assert bench.heard.ends[1].tail.split() == [str(n) for n in range(481, 501)]
+
+
+async def test_an_agent_that_ends_its_own_command_need_not_hear_of_that(bench: Workbench) -> None:
+    await start(bench, "sleep 60")
+    await bench.call("KillShell", shell_id="bash_1")
+    await start(bench, "sleep 60")
+    await bench.shells.stop_all("a person stopped it")
+    assert [(end.status, end.quiet) for end in bench.heard.ends] == [("killed", True), ("killed", False)]
+    assert bench.heard.ends[1].detail == "a person stopped it"
+
+
+@pytest.mark.parametrize(
+    ("writes", "told"),
+    [
+        ("printf 'Overwrite the file? (y/n) '", True),
+        ("printf 'Password: '", True),
+        ("printf 'name> '", True),
+        ("echo 'Do you want to go on?'", True),
+        ("echo 'Serving on port 8000:'", False),
+        ("echo 'all is well'", False),
+    ],
+)
+async def test_a_silent_command_is_told_of_once_where_its_last_line_asks(
+    tmp_path: Path, writes: str, *, told: bool
+) -> None:
+    clock = FakeClock()
+    async with workbench(tmp_path, clock) as bench:
+        shell = await start(bench, f"{writes}; sleep 60")
+        await written(shell, writes.split("'")[1])
+        if told:
+            await clock.asleep()
+        await clock.advance(59)
+        assert not bench.heard.stalls
+        await clock.advance(120)
+        assert [identity for identity, _ in bench.heard.stalls] == ["bash_1"] * told
 
 
 async def test_many_started_together_have_their_own_ids(bench: Workbench) -> None:
@@ -132,7 +191,7 @@ async def test_background_commands_end_with_the_session(tmp_path: Path) -> None:
             shell = await start(bench, f"trap '' TERM; echo $$ >> {pids}; echo up; sleep 60; sleep 60")
             await written(shell, "up")
     assert [shell.status for shell in bench.shells.list()] == ["stopped"] * 3
-    assert sorted(shell.id for shell in bench.ended) == sorted(shell.id for shell in bench.shells.list())
+    assert sorted(end.facts.shell for end in bench.heard.ends) == ["bash_1", "bash_2", "bash_3"]
     assert not [pid for pid in pids.read_text().split() if Path(f"/proc/{pid}").exists()]
 
 

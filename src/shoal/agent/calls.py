@@ -203,7 +203,7 @@ def _no_such_tool(name: str, known: list[str]) -> str:
 
 
 def _preview(call: ToolUse) -> str:
-    for key in ("command", "file_path", "pattern", "url", "path", "prompt", "description"):
+    for key in ("command", "file_path", "pattern", "url", "path", "description", "prompt"):
         value = call.input.get(key)
         if isinstance(value, str):
             return value[:PREVIEW]

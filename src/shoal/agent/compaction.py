@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.agent.agent import Agent
-from shoal.agent.asking import ask
-from shoal.agent.conversation import joined
+from shoal.agent.forking import run_forked_agent
 from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
@@ -15,8 +14,6 @@ from shoal.core.neutral import neutral
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
 """Characters of the person's last request that are kept word for word."""
-ATTEMPTS = 2
-"""Requests for a summary that may bring no word of one."""
 WORDS_KEPT = 8_000
 """Characters of what the model said that are kept where it writes no summary."""
 OPENING = "The conversation so far was summarised to make room."
@@ -51,22 +48,18 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
 
 
 async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
-    prompt = user(PROMPT + (f"\n\nThe person asks of this summary: {wish}" if wish else ""))
+    prompt = PROMPT + (f"\n\nThe person asks of this summary: {wish}" if wish else "")
     attempt = messages
-    wordless = 0
-    while wordless < ATTEMPTS:
+    while True:
         try:
-            reply, _ = await ask(agent, agent.request(joined([*attempt, prompt])), aloud=False)
+            words = await run_forked_agent(agent, prompt, history=attempt)
         except ContextTooLong:
             shorter = shortened(attempt)
             if shorter == attempt:
                 raise
             attempt = shorter
             continue
-        if reply.message.text.strip():
-            return neutral(reply.message.text)
-        wordless += 1
-    return _last_words(messages)
+        return neutral(words) if words else _last_words(messages)
 
 
 def _last_words(messages: list[Message]) -> str:

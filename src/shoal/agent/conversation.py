@@ -53,6 +53,8 @@ class Conversation:
         self._ids = ids
         self.messages = joined(messages)
         self.last = last
+        self._reply: EntryId | None = None
+        """The entry of the model's last reply, where it gave one since the conversation was read."""
 
     def add(
         self,
@@ -75,8 +77,17 @@ class Conversation:
         )
         self._transcript.append(entry)
         self.last = entry.id
+        if message.role == "assistant":
+            self._reply = entry.id
         _join(self.messages, message)
         return entry.id
+
+    def up_to_reply(self) -> tuple[list[Message], EntryId] | None:
+        """What was said up to the model's last reply, whatever came of its calls since; and its entry."""
+        if self._reply is None:
+            return None
+        at = max(index for index, message in enumerate(self.messages) if message.role == "assistant")
+        return self.messages[: at + 1], self._reply
 
     def interrupt(self, why: str = INTERRUPTED) -> Message | None:
         """Answer the calls that will get no result any more, so that the conversation can go on."""
@@ -99,6 +110,7 @@ class Conversation:
         )
         self._transcript.append(boundary)
         self.last = boundary.id
+        self._reply = None
         self.messages = []
         return self.add(summary, meta=True, summary=True)
 
@@ -107,4 +119,5 @@ class Conversation:
         entry = Rewound(id=self._ids.entry(), parent=parent, at=self._clock.now(), turn=turn)
         self._transcript.append(entry)
         self.last = entry.id
+        self._reply = None
         self.messages = joined(messages)

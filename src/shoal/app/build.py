@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import shoal
-from shoal.agent.agent import Agent, Bounds, Surroundings
+from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
+from shoal.app.arriving import fed_queue
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked, sandbox
-from shoal.app.crewing import Ground, Plans, make_crew
+from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
+from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
 from shoal.app.keeping import keep_answer
@@ -26,12 +28,12 @@ from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
-from shoal.app.purse import carry_over, open_purse
+from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, left_of, only, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, rules_in, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
 from shoal.backends.processes import GuardedProcesses
@@ -53,13 +55,14 @@ from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
 from shoal.runs.desk import FileDesk
 from shoal.runs.queue import Queue
+from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.places import write_whole
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryJournal, MemoryTranscript
 from shoal.team.teams import SessionTeams
-from shoal.tools.plan import Planning, plan_tools
+from shoal.tools.plan import plan_tools
+from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
@@ -83,6 +86,7 @@ class Parts(Struct, kw_only=True):
     crew: AgentCrew
     teams: SessionTeams
     shells: Shells
+    timetable: ClockedTimetable
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -125,7 +129,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
-    remarks = checked(settings, cwd)
+    remarks, coordinator = checked(settings, cwd), coordinates(options, settings)
     given = given_definitions(options.agents, cwd)
     definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
     ids = Ids(options.seed)
@@ -150,24 +154,20 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await _reach(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
-    plan_ids = ids.branch()
-    plans = Plans(
-        lambda permissions: Planning(
-            permissions,
-            directory=settings.home / "plans",
-            ids=plan_ids,
-            approver=lambda: settings.own.plan_approver,
-            write=write_whole,
-        )
-    )
+    plans = plans_in(settings, ids.branch())
+    queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
     tools: dict[str, Tool] = {}
     acceptance = Acceptance(tools, plans.agent)
-    tools |= all_tools(reach.shells, between, (*plan_tools(plans.of), *options.tools), acceptance.of_task)
+    tools |= all_tools(
+        reach.shells,
+        between,
+        (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
+        acceptance.of_task,
+    )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
-    queue = Queue(session.entered)
     purse = _purse(options, settings, model, record, session)
-    bounds = _bounds(options, settings)
+    bounds = bounds_of(options, settings.own)
     crew, teams = make_crew(
         Ground(
             options=options,
@@ -182,12 +182,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
-            note=session.note,
             between=between,
-            desk=reach.desk,
-            permissions=reach.permissions,
             housing=_housing(options, settings, record, session, leave),
             plans=plans,
+            coordinator=coordinator,
             acceptance=acceptance,
         ),
         tools,
@@ -202,10 +200,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             cwd=cwd,
             clock=options.clock,
             granted=reach.granted,
-            instead=options.system_prompt,
+            instead=prompt_of_lead(options, coordinator=coordinator),
             also=options.append_system_prompt,
         ),
-        tools=left_of(only(tools, options.available_tools), options.disallowed_tools),
+        tools=tools_of_lead(options, tools, coordinator=coordinator),
         conversation=Conversation(
             record.transcript, options.clock, ids, messages=history.messages, last=history.last
         ),
@@ -226,7 +224,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     crew.led_by(agent)
     left = _left_over(options, settings, history, record, ids)
-    purse.carry_started(left.agents if left else 0)
+    if left is not None:
+        left.count_on(purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -238,6 +237,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         crew=crew,
         teams=teams,
         shells=reach.shells,
+        timetable=timetable,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -288,6 +288,7 @@ async def _reach(
         ids=ids.branch(),
         home=settings.home,
         env=settings.tool_environment,
+        stuck_after=settings.own.stuck_after,
         note=session.note,
     )
     permissions = _permissions(options, settings, workspace, record.directory, session)
@@ -458,17 +459,6 @@ def _purse(options: Options, settings: Settings, model: Model, record: _Record, 
         carry_over(purse, record.journal.path)
     purse.account(LEAD, LEAD_KIND).admit(model.card)
     return purse
-
-
-def _bounds(options: Options, settings: Settings) -> Bounds:
-    own = settings.own
-    return Bounds(
-        max_turns=options.max_turns or own.max_turns,
-        result_limit=own.output_limit,
-        compact_at=own.compact_at,
-        max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens,
-    )
 
 
 def _debug(options: Options, settings: Settings, history: History, leave: AsyncExitStack) -> DebugLog | None:

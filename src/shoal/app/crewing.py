@@ -13,6 +13,7 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
+from shoal.app.orders import FORKED
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
@@ -25,16 +26,18 @@ from shoal.core.definitions import Definition
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
-from shoal.core.ports import Desk, Model
+from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
+from shoal.stores.files.places import write_whole
 from shoal.team.teams import SessionTeams
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
+from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
 from shoal.tools.team import team_tools
 
@@ -55,19 +58,20 @@ class Ground(Struct, frozen=True, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     tell: Callable[[Event], Awaitable[None]]
     emit: Callable[[Journaled], None]
-    note: Callable[[str], None]
     between: AgentsRecord
-    desk: Desk
-    permissions: RulePermissions
-    """The lead's."""
     housing: Housing
     plans: Plans
     acceptance: Acceptance
+    coordinator: bool = False
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
-    """`tools` is what agents choose from; the tools of the crew and the team are added to it."""
+    """`tools` is what agents choose from, but for schedules; those of crew and team are added to it."""
     options, own = ground.options, ground.settings.own
+    # Where nobody is there, a fork would multiply what nobody sees.
+    forks = ground.settings.forks and options.attended and not ground.coordinator
+    # An agent ends with its job, and a schedule would have nobody to come to.
+    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -75,7 +79,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=tools,
+        tools=theirs,
+        every_tool=tools,
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -92,6 +97,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
+            always_background=forks or ground.coordinator,
+            forks=forks,
+            model_by_call=not ground.coordinator,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -105,10 +113,13 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
     ground.plans.crew = crew
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    shown_inputs = Shown(background=own.background_agents, teams=True)
+    choice = not ground.coordinator
+    shown_inputs = Shown(
+        background=own.background_agents and choice and not forks, forks=forks, model=choice, teams=True
+    )
     agents = agent_tools(crew, teams, listing=known, shown=shown_inputs)
     for tool in (*agents, *team_tools(teams), *control_tools(crew, shells)):
-        tools[tool.schema.name] = tool
+        tools[tool.schema.name] = theirs[tool.schema.name] = tool
     return crew, teams
 
 
@@ -139,6 +150,18 @@ class Plans:
         self._of.pop(agent, None)
 
 
+def plans_in(settings: Settings, ids: Ids) -> Plans:
+    return Plans(
+        lambda permissions: Planning(
+            permissions,
+            directory=settings.home / "plans",
+            ids=ids,
+            approver=lambda: settings.own.plan_approver,
+            write=write_whole,
+        )
+    )
+
+
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
     async def cleared(agent: AgentId) -> None:
         ground.plans.forget(agent)
@@ -151,7 +174,13 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
     chosen: dict[str, Model] = {}
 
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
-        name = child_model(ground.settings, parent.model.card, call=order.model, definition=definition.model)
+        if definition is FORKED:
+            # One that goes on does so with the model it began with, whatever others get now.
+            name = order.model
+        else:
+            name = child_model(
+                ground.settings, parent.model.card, call=order.model, definition=definition.model
+            )
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

@@ -32,6 +32,8 @@ class Options(Struct, frozen=True, kw_only=True):
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None
+    coordinator: bool | None = None
+    """Whether the lead only starts, tells and stops agents; what is configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     tools: Sequence[Tool] = ()

@@ -13,7 +13,18 @@ from msgspec.structs import replace
 import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
+from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.orders import (
+    FORKED,
+    NO_FORK,
+    authority_of,
+    bounds_for,
+    first_prompt,
+    refuse_what_is_not_there,
+    refuse_where_forbidden,
+)
 from shoal.app.quarters import Housing, Quarters
+from shoal.app.seats import own_part, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -32,29 +43,25 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId, Ids
-from shoal.core.messages import Message, Text
+from shoal.core.ids import AgentId, EntryId, Ids
+from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
-from shoal.policy.authority import narrowed
+from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
+from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, remember
+from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import MemoryTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
 
-_THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
-_LEAD_TOOLS = {"TeamCreate", "TeamDelete"}
-_TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
-"""Those a teammate has, whatever its definition says."""
-_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -70,6 +77,9 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
+    """What definitions choose from."""
+    every_tool: Mapping[str, Tool]
+    """With those that only the lead has, and so its forks."""
     housing: Housing
     bounds: Bounds
     purse: Purse
@@ -99,6 +109,7 @@ class _Plan(Struct, kw_only=True):
     newcomer: Newcomer
     definition: Definition
     facts: Remembered
+    resumed: bool = False
     toolset: Toolset
     model: Model
     quarters: Quarters
@@ -122,14 +133,13 @@ class Outfitting:
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         parent = newcomer.parent
         definition = self._definition(order.kind or "")
-        if (refused := _authority(parent).refusal_to_start(definition.name)) is not None:
-            raise AgentRefused(f"The agent {definition.name} was not started: {refused.reason}")
-        _refuse_what_is_not_there(definition, order)
+        refuse_where_forbidden(parent, definition.name)
+        refuse_what_is_not_there(definition, order)
         wanted = _Wanted(
             order=order,
             definition=definition,
             toolset=self._toolset(definition, newcomer.seat),
-            bounds=_bounds(self._stock.bounds, definition, order),
+            bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
@@ -141,15 +151,15 @@ class Outfitting:
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority = quarters.workspace, _authority(parent)
+        workspace, authority = quarters.workspace, authority_of(parent)
         _move(workspace, order.cwd)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
             model=wanted.model.card.id,
-            mode=_facts_mode(authority, definition, newcomer.seat),
-            system=stock.system(_own_part(definition, newcomer.seat), workspace.cwd),
+            mode=seated_mode(authority, definition, newcomer.seat),
+            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -159,6 +169,7 @@ class Outfitting:
             depth=parent.identity.depth + 1,
             color=definition.color if newcomer.seat is None else newcomer.seat.color,
             background=definition.background,
+            thinking_tokens=wanted.bounds.thinking_tokens,
         )
         transcript = self._transcript(newcomer, facts)
         plan = _Plan(
@@ -172,35 +183,111 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        outfit = self._outfit(plan, _prompt(definition, order, quarters.told))
-        if stock.subagents is None:
-            self._in_memory[newcomer.agent] = (facts, transcript, plan.conversation)
-        else:
-            remember(self._path(stock.subagents, newcomer.agent), facts)
+        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
+        self._remember(plan)
         return outfit
+
+    async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
+        stock, parent = self._stock, newcomer.parent
+        if is_fork(parent):
+            raise AgentRefused(NO_FORK)
+        refuse_where_forbidden(parent, FORK)
+        refuse_what_is_not_there(FORKED, order)
+        branch = parent.conversation.up_to_reply()
+        if branch is None:
+            raise AgentRefused("There is no reply yet after which a fork could begin.")
+        if order.isolation is None:
+            quarters = stock.housing.beside(newcomer)
+            quarters.workspace.know(_workspace(parent))
+        else:
+            quarters = await stock.housing.apart(newcomer, forks=True)
+        try:
+            return self._forked(order, newcomer, quarters, branch)
+        except BaseException:
+            await quarters.finish()
+            raise
+
+    def _forked(
+        self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
+    ) -> Outfit:
+        stock, parent, (history, entry) = self._stock, newcomer.parent, branch
+        _move(quarters.workspace, order.cwd)
+        facts = Remembered(
+            agent_type=FORK,
+            description=order.description,
+            name=order.name or "",
+            model=parent.model.card.id,
+            mode=forked(authority_of(parent).mode),
+            system=parent.system,
+            tools=tuple(parent.tools),
+            cwd=str(quarters.workspace.cwd),
+            isolation=order.isolation,
+            worktree=quarters.name,
+            parent=parent.identity.agent,
+            call=newcomer.call,
+            depth=parent.identity.depth + 1,
+            color=parent.identity.color,
+            background=True,
+            thinking_tokens=parent.bounds.thinking_tokens,
+            fork_of=entry,
+        )
+        transcript = self._transcript(newcomer, facts)
+        plan = _Plan(
+            newcomer=newcomer,
+            definition=FORKED,
+            facts=facts,
+            toolset=Toolset(names=facts.tools),
+            model=parent.model,
+            quarters=quarters,
+            bounds=replace(parent.bounds, max_turns=None),
+            transcript=transcript,
+            conversation=Conversation(
+                transcript, stock.clock, stock.ids.branch(), messages=history, last=entry
+            ),
+        )
+        job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
+        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
+        self._remember(plan)
+        # What the provider counted for the parent is better than an estimate.
+        outfit.agent.context_tokens = parent.context_tokens
+        return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
+
+    def _remember(self, plan: _Plan) -> None:
+        agent = plan.newcomer.agent
+        if self._stock.subagents is None:
+            self._in_memory[agent] = (plan.facts, plan.transcript, plan.conversation)
+        else:
+            remember(subagent_path(self._stock.subagents, agent), plan.facts)
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         stock = self._stock
         facts, transcript, conversation, delivered = self._recalled(newcomer)
-        definition = self._definition(facts.agent_type)
+        definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         toolset = self._toolset(definition, newcomer.seat)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            toolset = replace(toolset, names=tuple(name for name in facts.tools if name in stock.tools))
+            names = tuple(name for name in facts.tools if name in stock.every_tool)
+            toolset = replace(toolset, names=names)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
+        authority = authority_of(newcomer.parent)
+        mode = narrowed(
+            authority.mode,
+            _mode(facts.mode),
+            person_configured=definition.source.trusted and definition.permission_mode is not None,
+            may_skip=authority.may_skip,
+        )
+        system = facts.system or stock.system(own_part(definition, newcomer.seat), workspace.cwd)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(
-                facts,
-                system=facts.system or stock.system(_own_part(definition, newcomer.seat), workspace.cwd),
-            ),
+            facts=replace(facts, system=system, mode=mode),
+            resumed=True,
             toolset=toolset,
             model=await self._model(newcomer.parent, order, definition),
             quarters=quarters,
-            bounds=_bounds(stock.bounds, definition, order),
+            bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
@@ -224,8 +311,7 @@ class Outfitting:
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        wanted = {*toolset.names, *(() if seat is None else _TEAM_TOOLS)} - _LEAD_TOOLS
-        return replace(toolset, names=tuple(name for name in self._stock.tools if name in wanted))
+        return seated_tools(toolset, seat, self._stock.tools)
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -253,7 +339,7 @@ class Outfitting:
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.tools[name] for name in plan.toolset.names},
+            tools={name: stock.every_tool[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
@@ -338,9 +424,6 @@ class Outfitting:
 
         return check
 
-    def _path(self, directory: Path, agent: AgentId) -> Path:
-        return directory / f"agent-{agent}.jsonl"
-
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
@@ -351,7 +434,7 @@ class Outfitting:
             version=shoal.__version__,
             agent=newcomer.agent,
         )
-        return FileTranscript(self._path(directory, newcomer.agent), lines, durable=self._stock.durable)
+        return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
 
     def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
         stock, agent = self._stock, newcomer.agent
@@ -359,7 +442,7 @@ class Outfitting:
             if agent not in self._in_memory:
                 raise AgentRefused(_stranger(agent))
             return (*self._in_memory[agent], frozenset())
-        path = self._path(stock.subagents, agent)
+        path = subagent_path(stock.subagents, agent)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:
@@ -378,20 +461,25 @@ def _stranger(agent: AgentId) -> str:
     return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
 
 
-def _authority(agent: Agent) -> RulePermissions:
-    assert isinstance(agent.permissions, RulePermissions)
-    return agent.permissions
+def _workspace(agent: Agent) -> LocalWorkspace:
+    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
+    return agent.surroundings.workspace
 
 
 def _permissions(plan: _Plan) -> RulePermissions:
-    quarters, toolset = plan.quarters, plan.toolset
-    permissions = _authority(plan.newcomer.parent).child(
+    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
+    quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
+    resumed = plan.resumed
+    permissions = authority_of(plan.newcomer.parent).child(
         quarters.workspace,
-        mode=_mode(plan.facts.mode),
-        only=(plan.definition.tools or ()) if toolset.only else (),
-        never=toolset.never,
+        mode=_mode(facts.mode),
+        only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
+        never=() if resumed else toolset.never,
         confined=quarters.main,
+        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
     )
+    if not resumed:
+        plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
     if quarters.secluded is not None and quarters.sandbox is not None:
         sandbox = quarters.sandbox
         quarters.secluded.paths = permissions.denied_paths
@@ -399,65 +487,11 @@ def _permissions(plan: _Plan) -> RulePermissions:
     return permissions
 
 
-def _facts_mode(authority: RulePermissions, definition: Definition, seat: Seat | None) -> Mode:
-    wish = None if seat is None else seat.mode
-    return narrowed(
-        authority.mode,
-        wish or definition.permission_mode,
-        person_configured=wish is None and definition.source.trusted,
-        may_skip=authority.may_skip,
-    )
-
-
-def _own_part(definition: Definition, seat: Seat | None) -> str:
-    """Of the system prompt: the definition's, and for a teammate what it must know of its team before it."""
-    return definition.prompt if seat is None else f"{seat.section}\n\n{definition.prompt}".strip()
-
-
 def _mode(name: str) -> Mode:
     modes: tuple[Mode, ...] = get_args(Mode)
     return next((mode for mode in modes if mode == name), "default")
 
 
-def _refuse_what_is_not_there(definition: Definition, order: Order) -> None:
-    wanted = [name for name in _NOT_YET if getattr(definition, name)]
-    if wanted:
-        raise AgentRefused(
-            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
-            "gets yet. It is not started without them: take them out of its definition, or start another."
-        )
-    isolation = order.isolation or definition.isolation
-    if order.cwd is not None and isolation is not None:
-        raise AgentRefused(
-            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
-        )
-    if isolation == "remote":
-        raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
-
-
 def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
     if cwd is not None and not workspace.move(workspace.locate(cwd)):
         raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")
-
-
-def _prompt(definition: Definition, order: Order, told: str) -> Message:
-    texts = (definition.initial_prompt, told, order.prompt)
-    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
-
-
-def _bounds(usual: Bounds, definition: Definition, order: Order) -> Bounds:
-    effort = definition.effort if order.effort is None else order.effort
-    return replace(
-        usual,
-        max_turns=definition.max_turns,
-        thinking_tokens=usual.thinking_tokens if effort is None else thinking_tokens(effort),
-    )
-
-
-def thinking_tokens(effort: str | int) -> int:
-    """Raises `AgentRefused` for a level nobody knows."""
-    if isinstance(effort, int):
-        return max(0, effort)
-    if effort not in _THINKING:
-        raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
-    return _THINKING[effort]

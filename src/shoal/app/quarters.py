@@ -90,9 +90,9 @@ class Housing:
             commits=self._commits(newcomer, workspace.root),
         )
 
-    async def apart(self, newcomer: Newcomer, again: str = "") -> Quarters:
+    async def apart(self, newcomer: Newcomer, again: str = "", *, forks: bool = False) -> Quarters:
         """A worktree of its own, or the one it had. Raises `AgentRefused` where isolation cannot hold."""
-        from shoal.workspaces.worktree import told_to_agent
+        from shoal.workspaces.worktree import told_to_agent, told_to_fork
 
         theirs = newcomer.parent.surroundings.workspace
         try:
@@ -118,7 +118,7 @@ class Housing:
             secluded=secluded,
             main=worktree.record.checkout,
             name=worktree.name,
-            told=told_to_agent(worktree),
+            told=told_to_fork(worktree) if forks else told_to_agent(worktree),
             notes=worktree.notes,
             finish=finish,
             commits=self._commits(newcomer, workspace.root, worktree.record.base),

@@ -7,8 +7,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.left_schedules import LeftSchedules
+from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
+from shoal.core.budget import Purse
 from shoal.core.errors import StoreError
 from shoal.core.events import (
     AgentEnded,
@@ -18,6 +21,7 @@ from shoal.core.events import (
     Notified,
     Queued,
     RequestSettled,
+    ShellEnded,
     ToolFinished,
     TurnStarted,
     Withdrawn,
@@ -29,9 +33,12 @@ from shoal.core.usage import Usage
 from shoal.runs.crew import notification
 from shoal.runs.endings import last_words
 from shoal.runs.reports import kept
+from shoal.runs.shell_news import shell_item
+from shoal.runs.timetable import LeftSchedule
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
+from shoal.tools.shells import Shells
 
 CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
 
@@ -52,8 +59,18 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """How many were ever started."""
     cut_off: tuple[Completion, ...]
     """Of those that were at work; not in the journal yet."""
-    delivered: frozenset[str]
+    delivered: frozenset[str] = frozenset()
     """What the lead has got."""
+    shells: tuple[ShellEnded, ...] = ()
+    """Of commands that ran when the process ended; not in the journal yet."""
+    last_shell: int = 0
+    """The highest number in a shell's name."""
+    schedules: tuple[LeftSchedule, ...] = ()
+
+    def count_on(self, purse: Purse, shells: Shells) -> None:
+        """Let agents and commands be counted on from there."""
+        purse.carry_started(self.agents)
+        shells.number_from(self.last_shell + 1)
 
 
 class Places(Struct, frozen=True, kw_only=True):
@@ -79,6 +96,10 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
     for completion in (*completions, *cut_off):
         if not reading.was_told(completion, told):
             pending.setdefault(completion.report_to, []).append(notification(completion))
+    lost_shells = tuple(reading.shells.cut_off(ids))
+    for ended in (*reading.shells.ended.values(), *lost_shells):
+        if not ended.end.quiet and not reading.knows(ended, told):
+            pending.setdefault(ended.agent, []).append(shell_item(ended.id, ended.end))
     return LeftOver(
         turns=reading.turns,
         pending=pending,
@@ -86,6 +107,9 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         agents=reading.started,
         cut_off=cut_off,
         delivered=told.delivered,
+        shells=lost_shells,
+        last_shell=reading.shells.last,
+        schedules=reading.schedules.kept,
     )
 
 
@@ -96,6 +120,8 @@ class _Reading:
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
         self._teammates: set[AgentId] = set()
+        self.shells = LeftShells()
+        self.schedules = LeftSchedules()
         self._last: dict[AgentId, str] = {}
         self._notified: dict[str, str] = {}
         self._calls: dict[AgentId, int] = {}
@@ -103,6 +129,8 @@ class _Reading:
         self._usage: dict[AgentId, Usage] = {}
 
     def take(self, event: Journaled) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
+        self.shells.take(event)
+        self.schedules.take(event)
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
@@ -138,6 +166,13 @@ class _Reading:
                 self._usage[agent] = self._usage.get(agent, Usage()) + usage
             case _:
                 pass
+
+    def knows(self, ended: ShellEnded, told: Told) -> bool:
+        """Whether the agent of a command was told that it ended."""
+        if ended.agent != LEAD:
+            # What its queue gave it, its transcript tells when it is resumed.
+            return bool(self._notified.get(ended.id))
+        return ended.id in told.delivered or self._notified.get(ended.id, "") in told.answered
 
     def was_told(self, completion: Completion, told: Told) -> bool:
         if completion.id in told.delivered:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from shoal.agent import compaction
+from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
 from shoal.core.agents import Glimpse, Reached
@@ -34,6 +35,7 @@ from shoal.core.events import (
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
+from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 GATHERED_WITHIN = 0.05
 """Seconds in which what arrives is taken up in one turn."""
+SESSION_ENDED = "the session ended"
+STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
@@ -69,6 +73,13 @@ class Turn(AsyncIterator[Event]):
         self._channel.close()
         if not self._task.done():
             await self._interrupt()
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """Background work that was ended."""
+
+    agents: tuple[Glimpse, ...]
+    commands: tuple[ShellFacts, ...]
 
 
 class Session:
@@ -119,7 +130,8 @@ class Session:
         try:
             await self.interrupt()
             await self.parts.teams.close()
-            await self.parts.crew.stop_all("the session ended")
+            await self.parts.crew.stop_all(SESSION_ENDED)
+            await self.parts.shells.stop_all(SESSION_ENDED)
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
@@ -225,6 +237,10 @@ class Session:
         """Let the conversation go on from a summary of itself."""
         await compaction.compact(self.agent, "manual", wish=wish)
 
+    async def ask_aside(self, question: str) -> str:
+        """What the agent says to a question that never enters its conversation, whether it works or not."""
+        return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
+
     async def set_model(self, name: str) -> None:
         """Ask another model from the next request on."""
         new = await self.parts.choose(name)
@@ -262,13 +278,19 @@ class Session:
         """End one agent, by id or name, or one background shell; what it was. Raises `AgentRefused`."""
         shell = self.parts.shells.find(task)
         if shell is not None and shell.status == "running":
-            await shell.stop()
+            await shell.stop(STOPPED_BY_PERSON)
             return shell.command
-        return (await self.parts.crew.end(task, "it was stopped by the person")).description
+        return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
 
     async def stop_agents(self) -> tuple[Glimpse, ...]:
         """End every agent but the lead; those that were at work."""
-        return await self.parts.crew.stop_all("it was stopped by the person")
+        return await self.parts.crew.stop_all(STOPPED_BY_PERSON)
+
+    async def stop_all(self) -> Stopped:
+        """End every agent but the lead, and every command in the background; the lead goes on."""
+        agents = await self.stop_agents()
+        shells = await self.parts.shells.stop_all(STOPPED_BY_PERSON)
+        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> Reached:
         """A person's words for any agent. The lead hears them as steering, or in a turn of their own."""
@@ -317,7 +339,10 @@ class Session:
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            for ended in parts.left_over.shells:
+                self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
+            parts.timetable.recover(parts.left_over.schedules)
             await parts.teams.resume(self.id, parts.left_over.delivered)
 
     async def tell(self, event: Event) -> None:

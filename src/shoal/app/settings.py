@@ -121,6 +121,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
+    def forks(self) -> bool:
+        return self.own.forks or any(self.environ.get(name, "").lower() in _TRUE for name in _FORKS)
+
+    @property
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
@@ -148,8 +152,26 @@ def _excepted(host: str, exceptions: str) -> bool:
 
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
+_TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-_CHOICES = {"home": _HOMES, "model": _MODELS, "subagent_model": _SUBAGENT_MODELS}
+_COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
+_CHOICES = {
+    "home": _HOMES,
+    "model": _MODELS,
+    "subagent_model": _SUBAGENT_MODELS,
+    "shoal.coordinator": _COORDINATOR,
+}
+_SWITCH = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 def _places(key: str) -> tuple[tuple[str, ...], ...]:
@@ -196,6 +218,7 @@ def load_settings(
             known.shoal,
             sandbox=sandbox,
             unattended_allow=trusted.shoal.unattended_allow,
+            coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
             worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
         ),
         warnings=(
@@ -209,6 +232,15 @@ def load_settings(
         widening=trust.widening,
         standing=standing_rules(documents, cwd),
     )
+
+
+def _switched(environ: Mapping[str, str], variables: Sequence[str], *, usual: bool) -> bool:
+    for variable in variables:
+        if value := environ.get(variable):
+            if value.lower() not in _SWITCH:
+                raise SettingsError(f"${variable} is {value!r}: set it to 1 or 0.")
+            return _SWITCH[value.lower()]
+    return usual
 
 
 def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:

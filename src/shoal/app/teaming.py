@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shoal.app.orders import authority_of
+from shoal.core.events import Noted
+from shoal.core.ids import LEAD
 from shoal.runs.crew import AgentCrew
 from shoal.runs.outfit import Outfitter
 from shoal.team.footing import Footing
@@ -21,13 +24,12 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
             outfitter=outfitter,
             queue=ground.queue,
             purse=ground.purse,
-            desk=ground.desk,
             clock=ground.options.clock,
             ids=ground.ids.branch(),
             emit=ground.emit,
-            note=ground.note,
+            note=lambda text: ground.emit(Noted(agent=LEAD, text=text)),
             lead=crew.lead,
-            mode=lambda: ground.permissions.mode,
+            mode=lambda: authority_of(crew.lead()).mode,
             approver=lambda: own.plan_approver,
             usual=crew.habits.usual,
             grace=own.shutdown_grace,

@@ -27,6 +27,8 @@ ShoalError
 │   ├── TaskRefused               not found, a cycle, a stale attempt, an illegal move
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
+├── BadCron                       an expression that says no time
+├── ScheduleRefused               a schedule that cannot be kept or found; its text is for the model
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
@@ -162,6 +164,17 @@ class SettingsError(ShoalError):
         super().__init__(message)
         self.path = path
         self.line = line
+
+
+class BadCron(ShoalError):
+    """`field` is the one that is wrong, or empty for the whole."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ScheduleRefused(ShoalError): ...
 
 
 class BadDefinition(ShoalError):

@@ -12,6 +12,8 @@ from shoal.core.caps import Limit
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import Message, ToolResult
 from shoal.core.questions import Answer, Question
+from shoal.core.schedules import Schedule, ScheduleEnd
+from shoal.core.shells import ShellEnd, ShellFacts
 from shoal.core.usage import Usage
 
 Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
@@ -182,6 +184,27 @@ class Notified(Journaled, frozen=True):
 
     completion: str
     call: str = ""
+
+
+class ShellStarted(Journaled, frozen=True):
+    """A command runs in the background."""
+
+    facts: ShellFacts
+
+
+class ShellEnded(Journaled, frozen=True):
+    id: str
+    """Of the news of it: `Notified` says that its agent has it."""
+    end: ShellEnd
+
+
+class ScheduleMade(Journaled, frozen=True):
+    schedule: Schedule
+
+
+class ScheduleEnded(Journaled, frozen=True):
+    schedule: str
+    how: ScheduleEnd
 
 
 class Queued(Journaled, frozen=True):

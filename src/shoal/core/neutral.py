@@ -19,6 +19,8 @@ _TAGS = (
     "agent-message",
     "task-notification",
     "task-reminder",
+    "fork-boilerplate",
+    "scheduled-prompt",
     "user-message",
     "user-prompt-submit-hook",
     "human-turn",

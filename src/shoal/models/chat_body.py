@@ -41,11 +41,13 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The model's own reasoning is part of the history."""
     tools_forbid_thinking: bool = False
     """Tools are taken only together with the level "none"."""
+    marks: bool = False
+    """The cache holds only what is marked; elsewhere it holds every prefix by itself."""
 
 
 def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
     if provider == "openrouter":
-        return Dialect(thinking="budget")
+        return Dialect(thinking="budget", marks=model.startswith("anthropic/"))
     host = urlsplit(base_url).hostname or ""
     if not host.endswith(("openai.com", "azure.com")):
         # A small model of one's own may talk for ever; a hosted one has its own limit.
@@ -84,8 +86,29 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
         request.messages, partial(_sendable, images=card.images, back=dialect.reasoning_back)
     ):
         messages += _assistant(blocks) if role == "assistant" else _user(blocks)
+    if dialect.marks:
+        _mark(messages)
     body["messages"] = messages
     return body
+
+
+def _mark(messages: list[dict[str, Any]]) -> None:
+    """Breakpoints as in the Messages API: the system prompt, the ends of the last two turns of the user, and
+    of tool results that words follow."""
+    roles = [message["role"] for message in messages]
+    last = len(roles) - 1
+    ends = [
+        index
+        for index, role in enumerate(roles)
+        if role in ("user", "tool") and (index == last or roles[index + 1] == "assistant")
+    ][-2:]
+    if roles[-2:] == ["tool", "user"]:
+        ends.append(last - 1)
+    for index in [*(index for index, role in enumerate(roles) if role == "system"), *ends]:
+        content = messages[index]["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if parts[-1].get("text") != "":
+            messages[index]["content"] = [*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}]
 
 
 def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:

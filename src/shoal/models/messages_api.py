@@ -18,6 +18,7 @@ from shoal.models.messages_stream import MessageAssembly
 from shoal.models.turns import alternating, has_words, seen
 
 _BREAKPOINT = {"type": "ephemeral"}
+_MOST_BREAKPOINTS = 4
 _LEAST_THINKING = 1024
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 
@@ -46,8 +47,9 @@ class MessagesModel:
 def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
     """What is sent. Only the breakpoints move from turn to turn; everything before the new messages stays.
 
-    They stand on the tools, the system prompt and the last two user messages: this request then reads what
-    the one before it wrote, and writes what the next one reads.
+    They stand on the system prompt and the last two user messages: this request then reads what the one
+    before it wrote, and writes what the next one reads. Words after tool results have one before them too:
+    siblings that differ in those words alone share the rest. One that is left stands on the tools.
     """
     body: dict[str, Any] = {"model": card.id, "stream": True, **_limits(request, card)}
     if request.tools:
@@ -55,7 +57,6 @@ def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in request.tools
         ]
-        tools[-1]["cache_control"] = _BREAKPOINT
         body["tools"] = tools
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _BREAKPOINT}]
@@ -63,11 +64,23 @@ def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
         {"role": role, "content": blocks}
         for role, blocks in alternating(request.messages, partial(_sendable, images=card.images))
     ]
-    for turn in [turn for turn in messages if turn["role"] == "user"][-2:]:
-        last = msgspec.to_builtins(turn["content"][-1])
-        turn["content"][-1] = {**last, "cache_control": _BREAKPOINT}
+    marked = ("system" in body) + _mark([turn["content"] for turn in messages if turn["role"] == "user"])
+    if request.tools and marked < _MOST_BREAKPOINTS:
+        body["tools"][-1]["cache_control"] = _BREAKPOINT
     body["messages"] = messages
     return body
+
+
+def _mark(turns: list[list[Any]]) -> int:
+    """Set the breakpoints in what the user said; how many."""
+    ends = [(turn, len(turn) - 1) for turn in turns[-2:]]
+    if turns:
+        results = sum(isinstance(block, ToolResult) for block in turns[-1])
+        if 0 < results < len(turns[-1]):
+            ends.append((turns[-1], results - 1))
+    for turn, index in ends:
+        turn[index] = {**msgspec.to_builtins(turn[index]), "cache_control": _BREAKPOINT}
+    return len(ends)
 
 
 def _limits(request: Request, card: ModelCard) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
 from shoal.policy.paths import Reach
 from shoal.policy.restriction import SOURCE as DEFINITION
-from shoal.policy.restriction import Guard, Narrowing
+from shoal.policy.restriction import Guard, Narrowed, Narrowing
 from shoal.policy.rules import (
     FILE_TOOLS,
     PATH_ARGUMENTS,
@@ -38,7 +38,7 @@ from shoal.policy.tables import FileTable, Tables
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
-    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents"}
+    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
 _FETCHING = frozenset({"WebFetch", "WebSearch"})
@@ -85,6 +85,7 @@ class RulePermissions:
         self._known: tuple[Standing | None, int] = (None, -1)
         self._shell = ShellJudge(self._reach)
         self._narrowing = Narrowing()
+        self._never: tuple[str, ...] = ()
         self._guard: Guard | None = None
         self.answers = answers or SessionAnswers()
         self.may_skip = may_skip or mode == "bypassPermissions"
@@ -121,14 +122,17 @@ class RulePermissions:
         only: Sequence[str] = (),
         never: Sequence[str] = (),
         confined: Path | None = None,
+        before: Narrowed | None = None,
     ) -> RulePermissions:
         """For an agent this one starts: the same rules and answers, a workspace and mode of its own.
 
         `only` are the tools of its definition, whose patterns narrow them, `never` what it denies. `confined`
         is the main checkout of an agent that works in a worktree of it, whose file tools then stay in its
-        working directories. What narrows this agent narrows the child too. Raises `SettingsError` for an
-        entry that cannot be.
+        working directories. What narrows this agent narrows the child too, and what narrowed it `before`,
+        for one that was started by another. Raises `SettingsError` for an entry that cannot be.
         """
+        if before is not None:
+            never = (*before.never, *never)
         denied = tuple(parse_rule(entry, DEFINITION) for entry in never)
         child = RulePermissions(
             workspace,
@@ -142,9 +146,19 @@ class RulePermissions:
         child._roots = (*child._roots, *self._roots)
         child.sandboxed = self.sandboxed
         child._narrowing = self._narrowing.further(only, confined)
+        for tools in () if before is None else before.only:
+            child._narrowing = child._narrowing.further(tools, None)
+        child._never = (*self._never, *never)
         if child._narrowing != Narrowing():
             child._guard = Guard(child._narrowing, child._reach, child._roots, child._is_kept)
         return child
+
+    @property
+    def narrowed(self) -> Narrowed:
+        """What definitions, its own and of those above it, have narrowed it to."""
+        return Narrowed(
+            only=tuple(tuple(map(str, rules)) for rules in self._narrowing.only), never=self._never
+        )
 
     def refusal_to_start(self, agent_type: str) -> Deny | None:
         """Whether a rule, or what narrows this agent, keeps it from starting agents of this type."""

@@ -21,6 +21,13 @@ from shoal.policy.tables import PathRules, fits
 SOURCE = "its definition"
 
 
+class Narrowed(Struct, frozen=True, kw_only=True):
+    """What definitions left of an agent's tools, as they wrote it; kept for when it is resumed."""
+
+    only: tuple[tuple[str, ...], ...] = ()
+    never: tuple[str, ...] = ()
+
+
 class Narrowing(Struct, frozen=True, kw_only=True):
     """What an agent is given less of than its session; whoever it starts is given no more."""
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
+from shoal.agent.forking import FORK, PROGRESS, run_forked_agent
 from shoal.core.agents import Completion, Glimpse, Launched, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
@@ -33,6 +34,7 @@ from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
+_MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -41,6 +43,10 @@ class Habits(Struct, frozen=True, kw_only=True):
     background: bool = True
     """Whether agents may run in the background at all."""
     always_background: bool = False
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
+    model_by_call: bool = True
+    """Whether a call may name the model of the agent it starts."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -108,13 +114,18 @@ class AgentCrew:
         parent = self.agent(site.agent.agent)
         await self._preview.allow(parent, site)
         agent = self._ids.agent()
-        counted = self._counted_in(order.kind or self.habits.usual, parent.identity.depth + 1)
+        forks = order.kind is None and self.habits.forks
+        order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
+        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
-        order = replace(order, kind=order.kind or self.habits.usual, name=name or None)
+        order = replace(order, name=name or None)
+        unheeded = "" if self.habits.model_by_call else order.model or ""
+        order = replace(order, model=None) if unheeded else order
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
-            outfit = await self._outfitter.fresh(order, newcomer)
+            outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
             run = self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
@@ -179,6 +190,15 @@ class AgentCrew:
 
     def agents(self) -> tuple[Glimpse, ...]:
         return self._roll.glimpses(self._clock.monotonic())
+
+    async def summary_of(self, agent: str) -> str:
+        """What one at work says it is doing; its conversation never holds the question."""
+        run = self._roll.find(agent)
+        if run.agent is None:
+            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+        if not run.agent.conversation.messages:
+            return run.facts.description
+        return await run_forked_agent(run.agent, PROGRESS)
 
     def at_work(self) -> tuple[Run, ...]:
         return self._roll.at_work()
@@ -354,8 +374,9 @@ class AgentCrew:
         """Gone, with everything it was given returned, when this returns."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
-        if run.task is not None:
-            run.stopping = run.stopping or why
+        if run.task is not None and not run.stopping:
+            # Once: a second cancellation would strike the clean-up that the first one began.
+            run.stopping = why
             run.task.cancel()
         await run.over()
 
@@ -428,6 +449,10 @@ class AgentCrew:
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found
+
+
+def _noted(outfit: Outfit, note: str) -> Outfit:
+    return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
 
 
 def notification(completion: Completion) -> Item:

@@ -70,11 +70,15 @@ class Newcomer(Struct, frozen=True, kw_only=True):
 
 
 class Outfitter(Protocol):
-    """Both raise `AgentRefused`, naming what cannot be had; then nothing is left behind."""
+    """All raise `AgentRefused`, naming what cannot be had; then nothing is left behind."""
 
     def witness(self, agent: AgentId) -> Witness: ...
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit: ...
+
+    async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
+        """A copy of the parent: it goes on from the reply that asks for it, with all the parent has."""
+        ...
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         """As it was when it ended, or when its process died: from its transcript."""

@@ -77,6 +77,12 @@ class Queue:
                     return True
         return False
 
+    def holds(self, to: AgentId, item_id: str) -> bool:
+        waiting = self._waiting.get(to)
+        return waiting is not None and any(
+            item.id == item_id for items in waiting.by_priority for item in items
+        )
+
     def size(self, to: AgentId) -> int:
         waiting = self._waiting.get(to)
         return 0 if waiting is None else len(waiting)

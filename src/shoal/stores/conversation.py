@@ -44,15 +44,18 @@ class Conversation(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def conversation(lines: Sequence[Read], agent: str = "") -> Conversation:
-    """Of the session's own agent, or of one that it started."""
+def conversation(lines: Sequence[Read], agent: str = "", *, inherited: Sequence[Read] = ()) -> Conversation:
+    """Of the session's own agent, or of one that it started; a fork's goes on after what it `inherited`."""
     known = [line for line in lines if line.agent == agent]
-    linked = {line.entry.id: line.entry for line in known if not isinstance(line.entry, Title)}
+    linked = {line.entry.id: line.entry for line in (*inherited, *known) if not isinstance(line.entry, Title)}
     links = [line.entry for line in known if not isinstance(line.entry, Title) and line.entry.id is not None]
     everything = [entry for entry in links if isinstance(entry, Said)]
     last = links[-1].id if links else None
+    if not links and inherited and not isinstance(inherited[-1].entry, Title):
+        last = inherited[-1].entry.id
     chain, broken = _chain(linked, last)
-    said = _with_siblings(chain, everything)
+    before = [line.entry for line in inherited if isinstance(line.entry, Said)]
+    said = _with_siblings(chain, [*before, *everything])
     messages, patched = _patched(_merged(said))
     missing = _unanswered(messages)
     notes = [*_left_out(lines), *patched]

@@ -24,8 +24,6 @@ class Footing(Struct, frozen=True, kw_only=True):
     outfitter: Outfitter
     queue: Queue
     purse: Purse
-    desk: Desk
-    """Where a person answers."""
     clock: Clock
     ids: Ids
     emit: Callable[[Journaled], None]
@@ -42,3 +40,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     report_tokens: int
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
+
+    @property
+    def desk(self) -> Desk:
+        """Where a person answers."""
+        return self.lead().surroundings.desk

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.core.ids import Ids as Ids
+    from shoal.testing.caching import PrefixCache as PrefixCache
     from shoal.testing.clock import FakeClock as FakeClock
     from shoal.testing.replies import Answer as Answer
     from shoal.testing.replies import call as call
@@ -20,6 +21,7 @@ _HOMES = {
     "FakeClock": "shoal.testing.clock",
     "Ids": "shoal.core.ids",
     "MockServer": "shoal.testing.servers",
+    "PrefixCache": "shoal.testing.caching",
     "call": "shoal.testing.replies",
     "chat_server": "shoal.testing.servers",
     "in_thread": "shoal.testing.servers",

@@ -21,6 +21,7 @@ _KINDS = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
+_MOST_MARKS = 4
 _SAYS = {
     401: "invalid x-api-key",
     429: "Number of request tokens has exceeded your per-minute rate limit",
@@ -45,7 +46,7 @@ class MessagesForm:
         for field in ("model", "max_tokens", "messages"):
             if not body.get(field):
                 return f"{field}: Field required"
-        return _unanswered(body["messages"])
+        return _too_many_marks(body) or _unanswered(body["messages"])
 
     def reported(self, usage: Usage, _body: Body) -> Usage:
         return usage
@@ -144,6 +145,21 @@ def _streamed(block: ContentBlock, broken: str | None) -> tuple[dict[str, Any], 
             return {"type": "redacted_thinking", "data": block.data}, []
         case _:
             raise TypeError(f"A model does not say a {type(block).__name__} block.")
+
+
+def _too_many_marks(body: Body) -> str | None:
+    parts = [*body.get("tools", ()), *_listed(body.get("system"))]
+    parts += [block for message in body["messages"] for block in _listed(message.get("content"))]
+    marked = [part for part in parts if "cache_control" in part]
+    if len(marked) > _MOST_MARKS:
+        return f"A maximum of {_MOST_MARKS} blocks with cache_control may be provided. Found {len(marked)}."
+    if any(part.get("type") in ("thinking", "redacted_thinking") for part in marked):
+        return "cache_control cannot be set for thinking blocks"
+    return None
+
+
+def _listed(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else []
 
 
 def _unanswered(messages: Sequence[Mapping[str, Any]]) -> str | None:

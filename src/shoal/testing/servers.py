@@ -19,15 +19,19 @@ import msgspec
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.usage import Usage
+from shoal.testing.caching import PrefixCache
 from shoal.testing.chat_form import ChatForm, ollama_tags
 from shoal.testing.http import HttpRequest, read_request, whole
 from shoal.testing.messages_form import MessagesForm
 from shoal.testing.outgoing import Form, HungUp, Outgoing, Received, unless_hung_up
-from shoal.testing.replies import Answer, Body, HttpError, Mind, Sayable, Stale, answer_from, with_ids
+from shoal.testing.replies import Answer, Body, HttpError, Mind, Reset, Sayable, Stale, answer_from, with_ids
 
 
 class MockServer:
-    """A provider whose mind is yours. It listens between `start` and `stop`."""
+    """A provider whose mind is yours. It listens between `start` and `stop`.
+
+    With a `cache` the usage of answers that name none says what was read from and written to it.
+    """
 
     def __init__(
         self,
@@ -38,8 +42,10 @@ class MockServer:
         clock: Clock | None = None,
         strict: bool = True,
         keep_requests: bool = True,
+        cache: PrefixCache | None = None,
     ) -> None:
         self._form = form
+        self._cache = cache
         self._think = mind if callable(mind) else _in_order(mind)
         self._models = models
         self._clock = clock or SystemClock()
@@ -129,7 +135,7 @@ class MockServer:
         received = self._receive(request, connection)
         await self._tell()
         answer = await self._thought(received, reader)
-        usage = answer.usage or _estimated(received.raw, answer)
+        usage = self._usage(received, answer)
         out = Outgoing(self._form, self._clock, reader, writer, received)
         try:
             await out.send(answer, usage, lambda: self._settle(usage, received.body))
@@ -139,6 +145,12 @@ class MockServer:
         if any(isinstance(fault, Stale) for fault in answer.faults):
             await read_request(reader)
             raise HungUp
+
+    def _usage(self, received: Received, answer: Answer) -> Usage:
+        usage = _estimated(received.raw, answer)
+        if self._cache is not None and not any(isinstance(f, HttpError | Reset) for f in answer.faults):
+            usage = self._cache.usage(received.body, usage.output_tokens)
+        return answer.usage or usage
 
     def _settle(self, usage: Usage, body: Body) -> None:
         self.answered += 1
@@ -221,7 +233,10 @@ async def serving(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockSe
 
 
 def messages_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
-    """A provider that speaks the Messages API. `options` are those of `MockServer`."""
+    """A provider that speaks the Messages API. `options` are those of `MockServer`.
+
+    `cache=PrefixCache()` gives it a prompt cache, so that a test can see what of a request was read from it.
+    """
     return serving(MockServer(MessagesForm(), mind, **options))
 
 

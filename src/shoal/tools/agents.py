@@ -28,13 +28,25 @@ _ABOUT = (
 )
 
 
+_FORKS = (
+    "Without subagent_type the agent is a fork of you: it knows this whole conversation, has your tools and "
+    "your model, and reads what you share from the cache. Its prompt is a directive: say what to do and what "
+    "is not its part, not what you both know. Fork for what would fill your conversation with details that "
+    "you need not keep; an agent that is named begins with your prompt alone. All agents run in the "
+    "background. Until a fork has reported you do not know what it found: do not guess it."
+)
+
+
 class Shown(Struct, frozen=True, kw_only=True):
     """Which of the inputs do something here, so that the model sees them."""
 
     background: bool = True
+    model: bool = True
     remote: bool = False
     cwd: bool = False
     teams: bool = False
+    forks: bool = False
+    """Whether leaving out the agent's type forks the caller."""
 
 
 def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown) -> tuple[Tool, ...]:
@@ -43,7 +55,9 @@ def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown) -> tupl
 
 
 def _agent(crew: Crew, teams: Teams, listing: str, shown: Shown) -> Tool:
-    @tool(name="Agent", deadline=None, description=f"{_ABOUT}\n\n{listing}".strip(), beside=True)
+    about = "\n\n".join([_ABOUT, *([_FORKS] if shown.forks else []), listing]).strip()
+
+    @tool(name="Agent", deadline=None, description=about, beside=True)
     async def agent(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         description: Annotated[str, "What it does, in three to five words"],
         prompt: Annotated[str, Meta(min_length=1), "The job, with everything it needs to know"],
@@ -85,11 +99,14 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     """Hidden inputs are still understood."""
     gone = {
         *(() if shown.background else ("run_in_background",)),
+        *(() if shown.model else ("model",)),
         *(() if shown.cwd else ("cwd",)),
         *(() if shown.teams else ("team_name", "mode")),
     }
     whole = agent.schema.input_schema
     inputs = {name: each for name, each in whole["properties"].items() if name not in gone}
+    if shown.forks:
+        inputs["subagent_type"] |= {"description": "Which agent; a fork of you if left out"}
     if not shown.remote:
         inputs["isolation"] = {
             "type": "string",

@@ -188,6 +188,7 @@ def _bash_output(shells: Shells) -> Tool:
                 fresh = await matching_lines(fresh, filter, site)
             except BadPattern as error:
                 return failed(str(error))
+        shells.seen(shell, site)
         return Outcome(
             content=f"{fresh.strip(chr(10)) or '(nothing new)'}\n[{_state(shell)}]",
             data={"status": shell.status, "exit_code": shell.exit_code},
@@ -198,14 +199,14 @@ def _bash_output(shells: Shells) -> Tool:
 
 def _kill_shell(shells: Shells) -> Tool:
     @tool(name="KillShell", deadline=10)
-    async def kill_shell(shell_id: Annotated[str, "The id that Bash gave."]) -> Outcome:
+    async def kill_shell(shell_id: Annotated[str, "The id that Bash gave."], site: Site) -> Outcome:
         """End a background command and everything it started."""
         shell = shells.find(shell_id)
         if shell is None:
             return failed(_unknown(shell_id, shells))
         if shell.status != "running":
             return failed(f"There is nothing to end: {_state(shell)}")
-        await shell.stop()
+        await shell.stop(f"it was stopped by {site.agent.name}", by=site.agent.agent)
         return Outcome(content=_state(shell))
 
     return kill_shell
@@ -224,7 +225,7 @@ def _in_background(shell: Shell) -> Outcome:
     where = shown(shell.file) if shell.file else f"nowhere ({shell.output.where()})"
     return Outcome(
         content=f"Runs in the background as {shell.id}. Its output goes to {where}. "
-        f"BashOutput shows what is new, KillShell ends it.",
+        f"BashOutput shows what is new, KillShell ends it. A notification tells you of its end.",
         data={"shell_id": shell.id, "output_file": str(shell.file) if shell.file else None},
     )
 

@@ -34,7 +34,7 @@ def _task_output(crew: Crew, shells: Shells) -> Tool:
         seconds = timeout / 1000 if block else 0
         shell = shells.find(task_id)
         if shell is not None:
-            return await _shell_output(shell, seconds, site)
+            return await _shell_output(shells, shell, seconds, site)
         try:
             return _agent_output(await crew.output(task_id, seconds=seconds, site=site))
         except AgentRefused as refusal:
@@ -59,7 +59,7 @@ def _task_stop(crew: Crew, shells: Shells) -> Tool:
         if shell is not None:
             if shell.status != "running":
                 return failed(f"Shell {wanted} is not running: it {shell.status}.")
-            await shell.stop()
+            await shell.stop(f"it was stopped by {site.agent.name}", by=site.agent.agent)
             return Outcome(content=f"Shell {wanted} is ended: {shell.command}", data={"task_id": wanted})
         try:
             stopped = await crew.stop(wanted, site)
@@ -73,13 +73,14 @@ def _task_stop(crew: Crew, shells: Shells) -> Tool:
     return task_stop
 
 
-async def _shell_output(shell: Shell, seconds: float, site: Site) -> Outcome:
+async def _shell_output(shells: Shells, shell: Shell, seconds: float, site: Site) -> Outcome:
     if seconds and shell.status == "running":
         try:
             async with site.clock.deadline(seconds):
                 await shell.ended.wait()
         except TimeoutError:
             pass
+    shells.seen(shell, site)
     return Outcome(
         content=f"status: {shell.status}\nexit code: {shell.exit_code}\n\n{shell.fresh()}",
         data={"task_id": shell.id, "status": shell.status, "exit_code": shell.exit_code},

@@ -71,6 +71,10 @@ class Output:
         lines = (self._tail or self._head).rstrip().rsplit("\n", 1)
         return lines[-1][-200:]
 
+    def open_line(self) -> str:
+        """What stands behind the last line end, where more of it may come."""
+        return (self._tail or self._head).rpartition("\n")[2][-200:]
+
     @property
     def cut(self) -> int:
         """Characters between the first part and the last that are not in memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Process, Processes
 from shoal.core.sandbox import Sandbox
+from shoal.core.shells import ShellEnd, ShellFacts, ShellNews, ShellOutcome, Unheard
 from shoal.core.tools import Site
 from shoal.tools.commands import Commands
 from shoal.tools.environment import command_environment
@@ -23,20 +25,36 @@ from shoal.tools.snapshot import Capture, user_shell
 
 Status: TypeAlias = Literal["running", "exited", "stopped", "lost"]
 GRACE = 1.0
+STUCK_AFTER = 60.0
+SESSION_ENDED = "the session ended"
+_TAIL_LINES = 20
+_TAIL_CHARACTERS = 2_000
+_ASKS = re.compile(
+    r"[\[(](?:y(?:es)?\s*/\s*no?)\b|\bpress (?:any key|enter|return)\b|\bpass(?:word|phrase)\b[^.]*:\s*$"
+    r"|\b(?:are you sure|do you want|would you like|overwrite|continue)\b.*\?\s*$",
+    re.IGNORECASE,
+)
+_PROMPTS = re.compile(r"[?:>$#%]\s*$")
+
+
+def seems_to_ask(output: Output) -> bool:
+    """Whether the last line is a question, or a prompt that waits on its own line for an answer."""
+    return bool(_ASKS.search(output.last_line()) or _PROMPTS.search(output.open_line()))
 
 
 class Shell:
     """One command in the background."""
 
-    def __init__(
-        self, identity: str, command: str, agent: AgentId, process: Process, *, output: Output, pipe: Pipe
-    ) -> None:
-        self.id = identity
-        self.command = command
-        self.agent = agent
+    def __init__(self, facts: ShellFacts, process: Process, *, output: Output, pipe: Pipe) -> None:
+        self.facts = facts
+        self.id = facts.shell
+        self.command = facts.command
+        self.agent = facts.agent
         self.status: Status = "running"
         self.exit_code: int | None = None
         self.trouble = ""
+        self._stopped_by: AgentId | None = None
+        self._why = ""
         self.ended = asyncio.Event()
         self.output = output
         self._pipe = pipe
@@ -60,17 +78,34 @@ class Shell:
             self.output.close()
             self.ended.set()
 
-    async def stop(self) -> None:
+    async def stop(self, why: str, *, by: AgentId | None = None) -> None:
         """End it and all it started; it is gone when this returns."""
         if self.status != "running":
             return
-        self.status = "stopped"
+        self.status, self._why, self._stopped_by = "stopped", why, by
         try:
             await self._process.stop(grace=GRACE)
         except ProcessError as error:
             self.trouble = str(error)
         else:
             await self.ended.wait()
+
+    def end(self) -> ShellEnd:
+        """How it ended, after it has."""
+        outcomes: dict[Status, ShellOutcome] = {"stopped": "killed", "lost": "killed"}
+        return ShellEnd(
+            facts=self.facts,
+            status=outcomes.get(self.status, "failed" if self.exit_code else "completed"),
+            exit_code=self.exit_code,
+            detail=self.trouble or self._why,
+            tail=self.tail(),
+            quiet=self._stopped_by == self.agent,
+        )
+
+    def tail(self) -> str:
+        """The last of what it wrote."""
+        lines = self.output.text[-_TAIL_CHARACTERS:].rstrip().rsplit("\n", _TAIL_LINES)
+        return "\n".join(lines[-_TAIL_LINES:])
 
     def fresh(self) -> str:
         """What it wrote since the last look; the middle is cut out where that is long."""
@@ -102,7 +137,8 @@ def _unheard(_: object) -> None:
 class Shells:
     """Entered for the length of a session; leaving ends every shell.
 
-    `ended` is told of each background shell that ends, `note` what a person should know.
+    `news` hears of commands in the background, `note` what a person should know. One whose last line asks
+    for something, and that is silent for `stuck_after` seconds, is told of as stuck.
     """
 
     def __init__(
@@ -113,10 +149,12 @@ class Shells:
         ids: Ids,
         home: Path,
         env: Mapping[str, str],
-        ended: Callable[[Shell], None] = _unheard,
+        stuck_after: float = STUCK_AFTER,
         note: Callable[[str], None] = _unheard,
     ) -> None:
-        self._ended = ended
+        self.news: ShellNews = Unheard()
+        self._stuck_after = stuck_after
+        self._clock = clock
         self._shells: dict[str, Shell] = {}
         self._numbers = count(1)
         self._tasks = asyncio.TaskGroup()
@@ -155,6 +193,10 @@ class Shells:
         """From now on commands run in this sandbox."""
         self.commands.sandbox = sandbox
 
+    def number_from(self, number: int) -> None:
+        """Names that an earlier process of this session gave are not given again."""
+        self._numbers = count(number)
+
     def prepare(self) -> None:
         """Capture the person's shell now, in the background, so that the first command need not wait."""
         self.commands.prepare()
@@ -165,20 +207,27 @@ class Shells:
     def find(self, identity: str) -> Shell | None:
         return self._shells.get(identity)
 
-    async def stop_all(self) -> tuple[Shell, ...]:
+    def seen(self, shell: Shell, site: Site) -> None:
+        """A call shows how it stands."""
+        if shell.status != "running":
+            self.news.seen(shell.facts, site.agent.agent, site.call_id)
+
+    async def stop_all(self, why: str = SESSION_ENDED) -> tuple[Shell, ...]:
         """The shells that were still running, now ended."""
-        return await self._stop(tuple(self._shells.values()))
+        return await self._stop(tuple(self._shells.values()), why, by=None)
 
     async def stop_those_of(self, agent: AgentId) -> tuple[Shell, ...]:
-        return await self._stop(tuple(shell for shell in self._shells.values() if shell.agent == agent))
+        """Of an agent that is gone, and is told nothing more."""
+        its = tuple(shell for shell in self._shells.values() if shell.agent == agent)
+        return await self._stop(its, "the agent ended", by=agent)
 
-    async def _stop(self, shells: tuple[Shell, ...]) -> tuple[Shell, ...]:
+    async def _stop(self, shells: tuple[Shell, ...], why: str, *, by: AgentId | None) -> tuple[Shell, ...]:
         running = tuple(shell for shell in shells if shell.status == "running")
         if not running:
             return ()
         async with asyncio.TaskGroup() as stopping:
             for shell in running:
-                stopping.create_task(shell.stop())
+                stopping.create_task(shell.stop(why, by=by))
         return running
 
     async def run_in_background(self, command: str, site: Site) -> Shell:
@@ -195,13 +244,39 @@ class Shells:
             output.close()
             raise
         pipe.handed_over()
-        shell = Shell(identity, command, site.agent.agent, process, output=output, pipe=pipe)
-        self._shells[identity] = shell
+        facts = ShellFacts(
+            shell=identity,
+            agent=site.agent.agent,
+            call=site.call_id,
+            command=command,
+            output="" if output.file is None else str(output.file),
+        )
+        self._shells[identity] = shell = Shell(facts, process, output=output, pipe=pipe)
+        self.news.started(facts)
         watching = self._tasks.create_task(self._watch(shell))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
         return shell
 
     async def _watch(self, shell: Shell) -> None:
-        await shell.watch()
-        self._ended(shell)
+        async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(self._tell_stuck(shell))
+            await shell.watch()
+            # Nothing is awaited between the end and the news of it: who sees the end, sees it after the news.
+            self.news.ended(shell.end())
+            listening.cancel()
+
+    async def _tell_stuck(self, shell: Shell) -> None:
+        """Returns once it is told, or never."""
+        output = shell.output
+        while True:
+            output.grown.clear()
+            if not seems_to_ask(output):
+                await output.grown.wait()
+                continue
+            try:
+                async with self._clock.deadline(self._stuck_after):
+                    await output.grown.wait()
+            except TimeoutError:
+                self.news.stuck(shell.facts, shell.tail())
+                return

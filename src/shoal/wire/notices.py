@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
 from shoal.core.agents import Completion, Evidence
 from shoal.core.neutral import neutral
+from shoal.core.schedules import Schedule
+from shoal.core.shells import ShellEnd, ShellFacts
 
 NO_REPORT = "(The agent ended without a report.)"
 _ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _FILES_NAMED = 5
+_COMMAND_SHOWN = 200
 
 
 def task_notification(completion: Completion) -> str:
@@ -71,6 +75,53 @@ def evidence(seen: Evidence) -> str:
         passed = "passed" if seen.acceptance.exit_code == 0 else f"failed ({seen.acceptance.exit_code})"
         parts.append(f"the acceptance command {passed}")
     return "; ".join(parts) + "."
+
+
+def shell_notification(end: ShellEnd) -> str:
+    """The end of a command in the background, announced."""
+    exit_code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
+    why = f": {end.detail}" if end.detail else ""
+    told = f"{_command(end.facts)} {_ENDED[end.status]}{exit_code}{why}."
+    return _shell_notice(end.facts, end.status, told, end.tail)
+
+
+def shell_stuck(facts: ShellFacts, tail: str) -> str:
+    told = (
+        f"{_command(facts)} seems to wait for an answer, and nothing can be typed there. "
+        "KillShell ends it; start it again with its answers as options."
+    )
+    return _shell_notice(facts, "running", told, tail)
+
+
+def _command(facts: ShellFacts) -> str:
+    command = facts.command.strip()
+    if len(command) > _COMMAND_SHOWN:
+        command = f"{command[:_COMMAND_SHOWN]}…"
+    return f'Background command "{command}"'
+
+
+def _shell_notice(facts: ShellFacts, status: str, told: str, tail: str) -> str:
+    lines = [
+        "<task-notification>",
+        f"<task-id>{facts.shell}</task-id>",
+        f"<tool-use-id>{neutral(facts.call)}</tool-use-id>",
+        *([f"<output-file>{facts.output}</output-file>"] if facts.output else ()),
+        f"<status>{status}</status>",
+        f"<summary>{neutral(told)}</summary>",
+        *([f"<result>{neutral(tail)}</result>"] if tail else ()),
+        "</task-notification>",
+    ]
+    return "\n".join(lines)
+
+
+def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
+    """What a schedule brings: the words of the agent that made it, not a person's."""
+    when = datetime.fromtimestamp(due / 1000).astimezone().isoformat(timespec="minutes")
+    end = "\n[This was the last time: the schedule has run out.]" if last else ""
+    return (
+        f"<scheduled-prompt id={quoteattr(schedule.id)} cron={quoteattr(neutral(schedule.cron))} "
+        f"due={quoteattr(when)}>\n{neutral(schedule.prompt)}\n</scheduled-prompt>{end}"
+    )
 
 
 def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:

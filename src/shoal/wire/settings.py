@@ -96,10 +96,16 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    coordinator: bool = False
+    """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
+    forks: bool = False
+    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
+    stuck_after: Seconds = 60.0
+    """Seconds of silence after which a background command whose last line asks for something is told of."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0

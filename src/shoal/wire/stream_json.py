@@ -8,13 +8,11 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from shoal.core.agents import Completion
 from shoal.core.errors import ShoalError
 from shoal.core.events import EndReason, MessageAdded
 from shoal.core.messages import ContentBlock, Message, Text, Thinking
 from shoal.core.usage import Usage
 from shoal.wire.content import load, message_from
-from shoal.wire.notices import summary
 
 Subtype: TypeAlias = Literal["success", "error_max_turns", "error_max_budget_usd", "error_during_execution"]
 
@@ -76,54 +74,6 @@ class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="syst
     spent: float
     of: float
     whose: str
-    session_id: str
-    uuid: str
-
-
-class TaskUsage(Struct, frozen=True, kw_only=True):
-    total_tokens: int = 0
-    tool_uses: int = 0
-    duration_ms: int = 0
-
-
-class TaskStarted(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent began its job; `tool_use_id` is the call that asked for it."""
-
-    subtype: Literal["task_started"] = "task_started"
-    task_id: str
-    description: str
-    tool_use_id: str | None
-    task_type: Literal["local_agent"] = "local_agent"
-    subagent_type: str
-    is_background: bool
-    session_id: str
-    uuid: str
-
-
-class TaskProgress(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent begins a tool call."""
-
-    subtype: Literal["task_progress"] = "task_progress"
-    task_id: str
-    description: str
-    """What it does now."""
-    tool_use_id: str | None
-    last_tool_name: str
-    usage: TaskUsage
-    session_id: str
-    uuid: str
-
-
-class TaskNotification(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent has ended."""
-
-    subtype: Literal["task_notification"] = "task_notification"
-    task_id: str
-    tool_use_id: str | None
-    status: Literal["completed", "failed", "stopped"]
-    output_file: str
-    summary: str
-    usage: TaskUsage
     session_id: str
     uuid: str
 
@@ -206,23 +156,6 @@ def tool_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple("Task" if name == "Agent" else name for name in names)
 
 
-def task_notification(done: Completion, *, call: str | None, session: str, uuid: str) -> TaskNotification:
-    return TaskNotification(
-        task_id=done.agent,
-        tool_use_id=call,
-        status="stopped" if done.status == "killed" else done.status,
-        output_file=done.output,
-        summary=summary(done),
-        usage=TaskUsage(
-            total_tokens=done.usage.total_tokens,
-            tool_uses=done.evidence.tool_calls,
-            duration_ms=done.duration_ms,
-        ),
-        session_id=session,
-        uuid=uuid,
-    )
-
-
 def message_line(added: MessageAdded, session: str, *, parent: str | None = None) -> AssistantLine | UserLine:
     """A message as it entered the conversation, under the id it has in the transcript.
 
@@ -262,10 +195,21 @@ def refused(request_id: str, error: str) -> dict[str, Any]:
 
 
 def asked(
-    request_id: str, tool: str, call: str, given: Mapping[str, Any], *, suggested: Sequence[Any] = ()
+    request_id: str,
+    tool: str,
+    call: str,
+    given: Mapping[str, Any],
+    *,
+    suggested: Sequence[Any] = (),
+    agent: str | None = None,
 ) -> dict[str, Any]:
-    """A request of ours: may this tool run? With what would make the question needless."""
+    """A request of ours: may this tool run? With what would make the question needless.
+
+    `agent` is who asks, where it is not the lead.
+    """
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": call}
+    if agent is not None:
+        request["agent_id"] = agent
     if suggested:
         request["permission_suggestions"] = suggested
     return {"type": "control_request", "request_id": request_id, "request": request}

@@ -69,6 +69,11 @@ class LocalWorkspace:
             self._root, granted=self._granted, cwd=self._cwd, checkpoints=self._checkpoints, changed=changed
         )
 
+    def know(self, other: LocalWorkspace) -> None:
+        """Count as read what the agent of the other one has read, as its fork has."""
+        self._seen.update(other._seen)
+        self._contents.update(other._contents)
+
     @property
     def root(self) -> Path:
         return self._root

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,19 +52,12 @@ class Glance(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def read_session(path: Path, agent: str = "") -> Loaded:
+def read_session(path: Path, agent: str = "", *, inherited: Sequence[Read] = ()) -> Loaded:
     """Of the session's own agent, or of one it started. Changes nothing: its session may be running."""
-    session = SessionId(path.stem)
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise NoSuchSession(f"There is no session {session} in {path.parent}.", path=path) from None
-    except OSError as error:
-        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
-    lines, notes = _read(content)
-    talk = conversation(lines, agent)
+    lines, notes = _read(_content(path))
+    talk = conversation(lines, agent, inherited=inherited)
     return Loaded(
-        session=session,
+        session=SessionId(path.stem),
         path=path,
         cwd=next((line.cwd for line in reversed(lines) if line.cwd), ""),
         messages=talk.messages,
@@ -78,6 +71,25 @@ def read_session(path: Path, agent: str = "") -> Loaded:
         answered=talk.answered,
         notes=(*notes, *talk.notes),
     )
+
+
+def lines_up_to(path: Path, entry: EntryId, agent: str = "") -> tuple[Read, ...]:
+    """What a transcript tells up to one entry, for a fork that begins after it; nothing where it has none."""
+    lines, _ = _read(_content(path))
+    own = [line for line in lines if line.agent == agent]
+    for index, line in enumerate(own):
+        if not isinstance(line.entry, Title) and line.entry.id == entry:
+            return tuple(own[: index + 1])
+    return ()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise NoSuchSession(f"There is no session {path.stem} in {path.parent}.", path=path) from None
+    except OSError as error:
+        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
 
 
 def _read(content: bytes) -> tuple[list[Read], list[str]]:

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, StoreError
-from shoal.core.ids import AgentId
+from shoal.core.ids import LEAD, AgentId, EntryId
 from shoal.stores.files.places import write_whole
-from shoal.stores.files.sessions import Loaded, read_session
+from shoal.stores.files.sessions import Loaded, lines_up_to, read_session
+from shoal.wire.transcript import Read
 
 
 class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -31,6 +32,11 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     depth: int = 1
     color: str | None = None
     background: bool = False
+    thinking_tokens: int | None = None
+    narrowed: tuple[tuple[str, ...], ...] = ()
+    """The tools of definitions, its own and of those above it, whose patterns narrow it."""
+    denied: tuple[str, ...] = ()
+    """What those definitions deny it."""
     fork_of: str = ""
     """The entry of its parent's transcript after which its own begins."""
 
@@ -43,6 +49,10 @@ def remember(transcript: Path, facts: Remembered) -> None:
     write_whole(meta_path(transcript), msgspec.json.encode(facts))
 
 
+def subagent_path(directory: Path, agent: AgentId) -> Path:
+    return directory / f"agent-{agent}.jsonl"
+
+
 def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
     """Raises `NoSuchSession` where its transcript is gone, `StoreError` where it cannot be read."""
     try:
@@ -53,11 +63,31 @@ def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
         raise StoreError(
             f"{meta_path(transcript)} cannot be read: {error.strerror}.", path=transcript
         ) from error
+    inherited = _inherited(transcript, facts) if facts is not None and facts.fork_of else ()
     try:
-        loaded = read_session(transcript, agent)
+        loaded = read_session(transcript, agent, inherited=inherited)
     except NoSuchSession:
         raise NoSuchSession(
             f"The transcript of agent {agent} is gone: {transcript}.", path=transcript
         ) from None
     # Another program's, or one whose facts were lost: it can go on as an agent for any purpose.
     return facts or Remembered(agent_type="general-purpose", description=""), loaded
+
+
+def _inherited(transcript: Path, facts: Remembered) -> tuple[Read, ...]:
+    """What a fork's parent had said when it forked; without it the fork cannot go on."""
+    directory, parent = transcript.parent, AgentId(facts.parent)
+    if parent == LEAD:
+        path, agent = directory.parent.with_suffix(".jsonl"), ""
+    else:
+        path, agent = subagent_path(directory, parent), parent
+    try:
+        lines = lines_up_to(path, EntryId(facts.fork_of), agent)
+    except NoSuchSession:
+        lines = ()
+    if not lines:
+        raise NoSuchSession(
+            f"It is a fork, and what it knows from its parent is gone: {path} has no entry {facts.fork_of}.",
+            path=path,
+        )
+    return lines

@@ -52,7 +52,7 @@ def detailed_rows(agents: Sequence[Standing], now: float, columns: int, *, colou
 
 def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
     """Never wider than `columns`: the numbers stay, what is being done is shortened first."""
-    indent = "  " * max(min(each.depth, 4), 1)
+    indent = "  " * max(min(each.depth, 4, columns // 10), 1)
     tail = f" · {numbers(each, now)}"
     head = f"{each.who}: {one_line(each.task)}" if each.task else each.who
     room = columns - len(indent) - 2 - width(tail)

@@ -77,7 +77,10 @@ _MODEL = (
         help="Keep every reply for replay:FILE.",
     ),
 )
-_AGENTS = (Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),)
+_AGENTS = (
+    Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
+    Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
+)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
@@ -238,6 +241,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         fork=given["fork"],
         session_id=given["session_id"],
         agents=agents(given["agents"]),
+        coordinator=given["coordinator"] or None,
         settings=given["settings"],
         record=given["record"],
         attended=attended,

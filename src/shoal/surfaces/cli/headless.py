@@ -168,6 +168,7 @@ class _Run:
         while True:
             if (prompt := source.take()) is not None:
                 return self._session.run(prompt)
+            await self._rest_if_quiet()
             if source.closed:
                 goes_on = self._reason in ("done", "interrupted")
                 return await self._woken_turn(group) if goes_on else None
@@ -187,6 +188,12 @@ class _Run:
                 if isinstance(event, Finished):
                     finished = event
         await self._ended(finished)
+        await self._rest_if_quiet()
+
+    async def _rest_if_quiet(self) -> None:
+        """A program that answers questions keeps its end open until it hears of rest."""
+        if not self._session.parts.crew.working and not self._session.parts.queue.size(LEAD):
+            await self._output.rest()
 
     async def _catch_up(
         self, hear: Callable[[Event], None], overhear: Callable[[Event], None] | None = None
@@ -208,6 +215,7 @@ class _Run:
         if shells:
             say(sentences.ended_shells([(shell.id, shell.command) for shell in shells]))
         await self._catch_up(lambda _: None)
+        await self._output.rest()
 
     def _tell_stopped(self, stopped: tuple[Glimpse, ...]) -> None:
         self._stopped = stopped

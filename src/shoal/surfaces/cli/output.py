@@ -23,8 +23,9 @@ from shoal.core.ids import LEAD
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
 from shoal.surfaces.cli import sentences
-from shoal.surfaces.cli.standing import Standing, Standings
+from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.stdout import Stdout
+from shoal.surfaces.cli.task_lines import task_line
 from shoal.wire import stream_json
 from shoal.wire.content import dump
 
@@ -43,6 +44,10 @@ class Output(Protocol):
 
     async def end(self, finished: Finished) -> None:
         """The turn is over."""
+        ...
+
+    async def rest(self) -> None:
+        """No turn runs, no agent is at work, and nothing waits."""
         ...
 
     async def fail(self, why: str) -> None:
@@ -85,6 +90,8 @@ class TextOutput:
 
     async def end(self, finished: Finished) -> None:
         self._text = finished.text or self._text
+
+    async def rest(self) -> None: ...
 
     async def fail(self, why: str) -> None: ...
 
@@ -179,6 +186,8 @@ class JsonOutput:
         # What happens before the next turn begins belongs to that one.
         self._turn = _Turn(self._turn.session)
 
+    async def rest(self) -> None: ...
+
     async def fail(self, why: str) -> None:
         self._result = _no_result(why)
 
@@ -196,6 +205,7 @@ class StreamOutput:
         self._wanted = wanted
         self._turn: _Turn | None = None
         self._standings = Standings()
+        self._state: stream_json.State = "idle"
 
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
@@ -223,7 +233,7 @@ class StreamOutput:
                 )
                 await self.send(line)
             case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD:
-                await self.send(_task_line(event, speaker, session))
+                await self.send(task_line(event, speaker, session))
             case ConversationCompacted(trigger=trigger, tokens_before=tokens):
                 facts = {"trigger": trigger, "pre_tokens": tokens}
                 boundary = stream_json.CompactBoundary(
@@ -239,6 +249,8 @@ class StreamOutput:
         assert self._turn is not None
         await self.send(self._turn.result(finished))
         self._turn = _Turn(self._turn.session)
+
+    async def rest(self) -> None:
         await self.state("idle")
 
     async def fail(self, why: str) -> None:
@@ -253,43 +265,11 @@ class StreamOutput:
         return any(isinstance(block, ToolResult) for block in added.message.content)
 
     async def state(self, state: stream_json.State) -> None:
-        """Told only to a program that feeds us."""
-        if self._wanted.states and self._turn is not None:
+        """Told only to a program that feeds us, and only when it changes."""
+        if self._wanted.states and self._turn is not None and state != self._state:
+            self._state = state
             session = self._turn.session.id
             await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
-
-
-def _task_line(
-    event: AgentStarted | AgentEnded | ToolStarted, agent: Standing, session: str
-) -> stream_json.Line:
-    call, identity = agent.call or None, str(uuid.uuid4())
-    match event:
-        case AgentStarted():
-            return stream_json.TaskStarted(
-                task_id=event.agent,
-                description=event.description,
-                tool_use_id=call,
-                subagent_type=event.kind,
-                is_background=event.background,
-                session_id=session,
-                uuid=identity,
-            )
-        case AgentEnded(completion=completion):
-            return stream_json.task_notification(completion, call=call, session=session, uuid=identity)
-        case ToolStarted(tool=tool):
-            return stream_json.TaskProgress(
-                task_id=event.agent,
-                description=agent.doing,
-                tool_use_id=call,
-                last_tool_name=tool,
-                usage=stream_json.TaskUsage(
-                    total_tokens=agent.tokens,
-                    tool_uses=agent.tool_calls,
-                    duration_ms=round((agent.heard - agent.since) * 1000),
-                ),
-                session_id=session,
-                uuid=identity,
-            )
 
 
 def _budget_warning(warned: BudgetWarned, session: str) -> stream_json.BudgetWarning:

@@ -69,13 +69,15 @@ class _LiveProgress:
         self._clock = clock
         self._standings = standings
         self._activity = Activity(clock)
-        self._rows: LiveRows | None = None
+        self._in_turn = False
+        self._rows = LiveRows(self._screen, self._drawn) if standings.at_work() else None
 
     def hear(self, event: Event) -> None:
         told = _told(event, self._standings)
         if told is not None and not isinstance(event, ToolStarted | ToolFinished):
             self._screen.write(f"{told}\n", DIM)
         self._activity.hear(event)
+        self._in_turn = self._in_turn or event.agent == LEAD
         if self._rows is None:
             self._rows = LiveRows(self._screen, self._drawn)
 
@@ -87,7 +89,8 @@ class _LiveProgress:
     def _drawn(self, columns: int) -> list[str]:
         colours = self._screen.colours
         agents = agent_rows(self._standings.at_work(), self._clock.monotonic(), columns, colours=colours)
-        return [painted(self._activity.line(columns), DIM, colours=colours), *agents]
+        lead = [painted(self._activity.line(columns), DIM, colours=colours)] if self._in_turn else []
+        return [*lead, *agents]
 
 
 class _PlainProgress:

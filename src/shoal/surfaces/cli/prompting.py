@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.app.session import Session
+from shoal.core.ids import LEAD
 from shoal.core.questions import (
     Allowed,
     Answer,
@@ -40,8 +41,9 @@ class Prompting:
             async for question in self._desk.incoming():
                 self._open[question.id] = question
                 await self._output.state("requires_action")
-                suggested = _suggested(question)
-                await self._output.send(asked(question.id, *_as_call(question), suggested=suggested))
+                asker = None if question.agent == LEAD else question.agent
+                line = asked(question.id, *_as_call(question), suggested=_suggested(question), agent=asker)
+                await self._output.send(line)
                 waiting.create_task(self._settle(question))
 
     def answer(self, response: Responded) -> bool:
@@ -61,8 +63,9 @@ class Prompting:
         await self._desk.settled(question.id)
         if self._open.pop(question.id, None) is not None:
             await self._output.send(cancelled(question.id))
-        if not self._open and self._session.busy:
-            await self._output.state("running")
+        if not self._open:
+            at_work = self._session.busy or self._session.parts.crew.working
+            await self._output.state("running" if at_work else "idle")
 
 
 def _as_call(question: Question) -> tuple[str, str, dict[str, Any]]:

@@ -58,6 +58,17 @@ async def _help(talk: Talk, _: str) -> None:
         )
 
 
+async def _btw(talk: Talk, question: str) -> None:
+    if not question:
+        talk.telling.note("/btw QUESTION asks the agent something that its conversation never holds.")
+        return
+    answer = await talk.session.ask_aside(question)
+    with talk.telling.aside():
+        talk.screen.write(f"  ↳ {one_line(question)}\n", DIM)
+        for line in (answer or "It had no answer.").splitlines():
+            talk.screen.write(f"  {line}\n")
+
+
 async def _compact(talk: Talk, wish: str) -> None:
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
@@ -117,6 +128,7 @@ async def _exit(talk: Talk, _: str) -> None:
 
 COMMANDS = (
     Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
+    Command(name="/btw", usage="/btw QUESTION", help="ask beside the work", run=_btw, at_once=True),
     Command(
         name="/agents",
         usage="/agents [stop ID]",

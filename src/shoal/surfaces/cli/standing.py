@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,
@@ -88,9 +90,8 @@ class Standing:
 
     def again(self, facts: AgentStarted, at: float) -> None:
         """It is resumed; what it took before still counts."""
-        # A person's words start no call, and programs know the agent by the call that did.
-        call = facts.call or self.call
-        self.facts = _with_call(facts, call)
+        # A person's words are no call, and programs know the agent by the call that first started it.
+        self.facts = replace(facts, call=facts.call or self.call)
         self.background, self.completion, self.at_work, self.gone = facts.background, None, True, False
         self.since = self.heard = at
 
@@ -181,9 +182,3 @@ def _below(parent: AgentId | None, by_parent: dict[AgentId | None, list[Standing
     for each in by_parent.pop(parent, ()):
         yield each
         yield from _below(each.agent, by_parent)
-
-
-def _with_call(facts: AgentStarted, call: str) -> AgentStarted:
-    from msgspec.structs import replace
-
-    return replace(facts, call=call)

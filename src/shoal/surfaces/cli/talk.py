@@ -48,9 +48,11 @@ class Talk:
         self._questions: deque[Asking] = deque()
         self._answering: asyncio.Future[str] | None = None
         self._under_way: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
+        """Commands that run beside it."""
         self._waiting: list[str] = []
         self._interrupted_at = float("-inf")
-        self._stopped = self._has_status = False
+        self._stopped = self._has_status = self._late = False
         self._outcome: Outcome | None = None
         self.status = 0
 
@@ -67,6 +69,8 @@ class Talk:
             for task in running:
                 task.cancel()
             self._prompt.asked()
+            for aside in self._asides:
+                aside.cancel()
             if self._under_way is not None:
                 self._under_way.cancel()
         self._feed.close()
@@ -91,7 +95,7 @@ class Talk:
 
     async def _take_up_arrivals(self) -> None:
         """A turn starts by itself when something came and the person is not in the middle of an answer."""
-        while True:
+        while not self._late:
             await self._idle.wait()
             await self.session.parts.queue.arrival(LEAD)
             if self._idle.is_set():
@@ -193,7 +197,9 @@ class Talk:
         if isinstance(command, str):
             self.telling.note(command, RED)
         elif command.at_once:
-            self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
+            aside = self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
+            self._asides.add(aside)
+            aside.add_done_callback(self._asides.discard)
         elif self._under_way is not None:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
@@ -255,6 +261,9 @@ class Talk:
         turn = await self.session.next_turn()
         if turn is not None:
             await self._turn(turn)
+        elif self.session.parts.queue.size(LEAD):
+            self._late = True
+            self.telling.note("The deadline has passed: what agents report is not taken up any more.", YELLOW)
 
     async def _turn(self, turn: Turn) -> None:
         self.watch_activity()

@@ -1,0 +1,25 @@
+"""The queue of a session, with what feeds it beside people and agents: background commands and schedules."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from shoal.core.clock import Clock
+from shoal.core.ids import Ids
+from shoal.runs.queue import Queue
+from shoal.runs.shell_news import QueuedShellNews
+from shoal.runs.timetable import ClockedTimetable
+from shoal.tools.shells import Shells
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+
+
+async def fed_queue(
+    session: Session, shells: Shells, clock: Clock, ids: Ids, leave: AsyncExitStack
+) -> tuple[Queue, ClockedTimetable]:
+    queue = Queue(session.entered)
+    shells.news = QueuedShellNews(queue, ids.branch(), session.emit)
+    timetable = ClockedTimetable(queue=queue, clock=clock, ids=ids.branch(), emit=session.emit)
+    return queue, await leave.enter_async_context(timetable)

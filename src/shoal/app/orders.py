@@ -1,0 +1,74 @@
+"""What an order for an agent comes down to: whether it can be had, what it is told, how hard it may think."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shoal.agent.agent import Agent, Bounds
+from shoal.agent.forking import FORK
+from shoal.core.agents import Order
+from shoal.core.definitions import Definition, Source
+from shoal.core.errors import AgentRefused
+from shoal.core.messages import Message, Text
+from shoal.policy.permissions import RulePermissions
+
+_THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+FORKED = Definition(
+    name=FORK,
+    description="A copy of the agent that starts it, with all it knows.",
+    prompt="",
+    source=Source(kind="builtin"),
+)
+NO_FORK = (
+    "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
+    "begins with your prompt alone."
+)
+_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
+
+
+def authority_of(agent: Agent) -> RulePermissions:
+    assert isinstance(agent.permissions, RulePermissions)
+    return agent.permissions
+
+
+def refuse_where_forbidden(parent: Agent, kind: str) -> None:
+    if (refused := authority_of(parent).refusal_to_start(kind)) is not None:
+        raise AgentRefused(f"The agent {kind} was not started: {refused.reason}")
+
+
+def refuse_what_is_not_there(definition: Definition, order: Order) -> None:
+    wanted = [name for name in _NOT_YET if getattr(definition, name)]
+    if wanted:
+        raise AgentRefused(
+            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
+            "gets yet. It is not started without them: take them out of its definition, or start another."
+        )
+    isolation = order.isolation or definition.isolation
+    if order.cwd is not None and isolation is not None:
+        raise AgentRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
+        raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
+
+
+def first_prompt(definition: Definition, order: Order, told: str) -> Message:
+    texts = (definition.initial_prompt, told, order.prompt)
+    return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
+
+
+def bounds_for(usual: Bounds, definition: Definition, order: Order, thinking: int | None = None) -> Bounds:
+    """`thinking` is what an agent that goes on had; other settings would cost it what a cache knows."""
+    effort = definition.effort if order.effort is None else order.effort
+    if thinking is None:
+        thinking = usual.thinking_tokens if effort is None else thinking_tokens(effort)
+    return replace(usual, max_turns=definition.max_turns, thinking_tokens=thinking)
+
+
+def thinking_tokens(effort: str | int) -> int:
+    """Raises `AgentRefused` for a level nobody knows."""
+    if isinstance(effort, int):
+        return max(0, effort)
+    if effort not in _THINKING:
+        raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
+    return _THINKING[effort]

@@ -1,0 +1,76 @@
+"""What the stream-json protocol tells of agents that a run starts: their beginnings, steps and ends."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from shoal.core.agents import Completion
+from shoal.wire.notices import summary
+from shoal.wire.stream_json import Line
+
+
+class TaskUsage(Struct, frozen=True, kw_only=True):
+    total_tokens: int = 0
+    tool_uses: int = 0
+    duration_ms: int = 0
+
+
+class TaskStarted(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent began its job; `tool_use_id` is the call that asked for it."""
+
+    subtype: Literal["task_started"] = "task_started"
+    task_id: str
+    description: str
+    tool_use_id: str | None
+    task_type: Literal["local_agent"] = "local_agent"
+    subagent_type: str
+    is_background: bool
+    session_id: str
+    uuid: str
+
+
+class TaskProgress(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent begins a tool call."""
+
+    subtype: Literal["task_progress"] = "task_progress"
+    task_id: str
+    description: str
+    """What it does now."""
+    tool_use_id: str | None
+    last_tool_name: str
+    usage: TaskUsage
+    session_id: str
+    uuid: str
+
+
+class TaskNotification(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent has ended."""
+
+    subtype: Literal["task_notification"] = "task_notification"
+    task_id: str
+    tool_use_id: str | None
+    status: Literal["completed", "failed", "stopped"]
+    output_file: str
+    summary: str
+    usage: TaskUsage
+    session_id: str
+    uuid: str
+
+
+def task_notification(done: Completion, *, call: str | None, session: str, uuid: str) -> TaskNotification:
+    return TaskNotification(
+        task_id=done.agent,
+        tool_use_id=call,
+        status="stopped" if done.status == "killed" else done.status,
+        output_file=done.output,
+        summary=summary(done),
+        usage=TaskUsage(
+            total_tokens=done.usage.total_tokens,
+            tool_uses=done.evidence.tool_calls,
+            duration_ms=done.duration_ms,
+        ),
+        session_id=session,
+        uuid=uuid,
+    )

@@ -1,0 +1,55 @@
+"""The public SDK for the original program drives ours: it understands what is told of agents."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from shoal_process import MODEL, Program
+from test_cli_agents import agent, bash, mind
+
+from shoal.testing import messages_server
+
+sdk = pytest.importorskip("claude_agent_sdk")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Path:
+    script = tmp_path / "shoal"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m shoal "$@"\n')
+    script.chmod(0o700)
+    return script
+
+
+async def test_the_sdk_reads_every_line_of_a_run_with_a_background_agent(
+    shoal: Program, project: Path, cli: Path
+) -> None:
+    steps = mind(
+        {"match": "begin", "tools": [agent("one", background=True) | {"id": "call_one"}]},
+        {"match": "job one", "tools": [bash("echo some work")]},
+        {"match": "some work", "text": "one reports"},
+        {"match": "<task-notification>", "text": "I was woken."},
+        {"match": "works in the background", "text": "Started."},
+    )
+    async with messages_server(steps) as server:
+        shoal.talks_to(server)
+        options = sdk.ClaudeAgentOptions(
+            cli_path=cli,
+            cwd=project,
+            env=dict(os.environ) | shoal.env,
+            model=MODEL,
+            permission_mode="bypassPermissions",
+        )
+        told = [message async for message in sdk.query(prompt="begin", options=options)]
+    started, *_ = (each for each in told if isinstance(each, sdk.TaskStartedMessage))
+    assert (started.description, started.tool_use_id) == ("do one", "call_one")
+    progress, *_ = (each for each in told if isinstance(each, sdk.TaskProgressMessage))
+    assert progress.task_id == started.task_id
+    (ended,) = (each for each in told if isinstance(each, sdk.TaskNotificationMessage))
+    assert (ended.task_id, ended.status) == (started.task_id, "completed")
+    theirs = [each for each in told if isinstance(each, sdk.AssistantMessage) and each.parent_tool_use_id]
+    assert {each.parent_tool_use_id for each in theirs} == {"call_one"}
+    results = [each.result for each in told if isinstance(each, sdk.ResultMessage)]
+    assert results[-1] == "I was woken."

@@ -1,0 +1,166 @@
+"""Cron expressions: what they mean, against a walk from minute to minute, and what is wrong with one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shoal.core.cron import Cron, parse_cron
+from shoal.core.errors import BadCron
+
+BERLIN = ZoneInfo("Europe/Berlin")
+ZONES = (
+    BERLIN,
+    ZoneInfo("America/New_York"),
+    ZoneInfo("Australia/Lord_Howe"),  # its summer is half an hour
+    ZoneInfo("Asia/Kathmandu"),
+    ZoneInfo("UTC"),
+)
+WALKED = 2 * 24 * 60
+
+
+def at(text: str, zone: ZoneInfo = BERLIN) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()) * 1000
+
+
+def shown(ms: int | None, zone: ZoneInfo = BERLIN) -> str:
+    assert ms is not None
+    return datetime.fromtimestamp(ms / 1000, zone).isoformat(timespec="minutes")
+
+
+def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
+    number = st.integers(lowest, highest)
+    span = st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}")
+    step = st.integers(1, 40)
+    part = st.one_of(
+        number.map(str),
+        span,
+        st.builds("{}/{}".format, span, step),
+        st.builds("*/{}".format, step),
+    )
+    return st.one_of(st.just("*"), st.lists(part, min_size=1, max_size=3).map(",".join))
+
+
+expressions = st.tuples(field(0, 59), field(0, 23), field(1, 31), field(1, 12), field(0, 7)).map(" ".join)
+# Days around which clocks change, and any other minute of 2026.
+moments = st.one_of(
+    st.sampled_from(["2026-03-28T20:00", "2026-10-24T20:00", "2026-03-07T20:00", "2026-10-03T10:00"]).map(at),
+    st.integers(at("2026-01-01T00:00"), at("2026-12-31T23:59")),
+)
+
+
+def fits(expression: str, when: datetime) -> bool:
+    """What the five fields mean, written down without any parser of ours."""
+    minute, hour, day, month, weekday = expression.split()
+    in_day, in_week = (
+        holds(day, when.day, 1, 31),
+        any(holds(weekday, number, 0, 7) for number in {when.isoweekday() % 7, when.isoweekday()}),
+    )
+    both = day.startswith("*") or weekday.startswith("*")
+    return (
+        holds(minute, when.minute, 0, 59)
+        and holds(hour, when.hour, 0, 23)
+        and holds(month, when.month, 1, 12)
+        and ((in_day and in_week) if both else (in_day or in_week))
+    )
+
+
+def holds(word: str, value: int, lowest: int, highest: int) -> bool:
+    for part in word.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        start, end = (lowest, highest) if span == "*" else (int(first), int(last or first))
+        if span == "*" and highest == 7:
+            end = 6
+        if start <= value <= end and (value - start) % int(step or 1) == 0:
+            return True
+    return False
+
+
+@given(expression=expressions, moment=moments, zone=st.sampled_from(ZONES))
+@example(expression="30 2 * * *", moment=at("2026-03-28T20:00"), zone=BERLIN)
+@example(expression="30 2 * * *", moment=at("2026-10-25T01:00"), zone=BERLIN)
+@example(expression="0 0 1,15 * 1", moment=at("2026-06-12T00:00"), zone=BERLIN)
+def test_the_next_time_is_the_first_that_a_walk_over_the_minutes_finds(
+    expression: str, moment: int, zone: ZoneInfo
+) -> None:
+    found = parse_cron(expression).next_after(moment, zone)
+    start = moment // 60_000 * 60
+    walk = range(start + 60, start + WALKED * 60, 60)
+    walked = next((s for s in walk if fits(expression, datetime.fromtimestamp(s, zone))), None)
+    if walked is None:
+        assert found is None or found >= walk[-1] * 1000
+    else:
+        assert found == walked * 1000
+
+
+def test_a_time_that_the_clock_jumps_over_does_not_come_and_one_shown_twice_comes_twice() -> None:
+    nightly = parse_cron("30 2 * * *")
+    assert shown(nightly.next_after(at("2026-03-28T12:00"), BERLIN)) == "2026-03-30T02:30+02:00"
+    first = nightly.next_after(at("2026-10-24T12:00"), BERLIN)
+    assert first is not None
+    assert shown(first) == "2026-10-25T02:30+02:00"
+    assert shown(nightly.next_after(first, BERLIN)) == "2026-10-25T02:30+01:00"
+
+
+def test_where_no_zone_is_given_local_time_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    try:
+        zone = ZoneInfo("Asia/Kathmandu")
+        assert shown(parse_cron("0 9 * * *").next_after(at("2026-05-01T10:00", zone)), zone) == (
+            "2026-05-02T09:00+05:45"
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_rare_times_are_found_and_times_that_never_come_are_none() -> None:
+    leap = parse_cron("0 12 29 feb *").next_after(at("2096-03-01T00:00"), BERLIN)
+    assert shown(leap) == "2104-02-29T12:00+01:00"
+    assert parse_cron("0 0 30 2 *").next_after(at("2026-01-01T00:00"), BERLIN) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("0 0 * * 7", "0 0 * * sun"), ("0 0 1 JAN mon-fri", "0 0 1 1 1-5")]
+)
+def test_names_and_the_second_number_of_sunday_mean_the_same(one: str, other: str) -> None:
+    assert parse_cron(one) == parse_cron(other)
+    assert isinstance(parse_cron(one), Cron)
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("60 * * * *", "minute"),
+        ("* 24 * * *", "hour"),
+        ("* * 0 * *", "day of month"),
+        ("* * * 13 *", "month"),
+        ("* * * * 8", "day of week"),
+        ("*/0 * * * *", "minute"),
+        ("5-1 * * * *", "minute"),
+        ("* , * * *", "hour"),
+        ("* * * foo *", "month"),
+        ("-1 * * * *", "minute"),
+        ("٣ * * * *", "minute"),
+        ("1/2/3 * * * *", "minute"),
+        ("99999999999999999999 * * * *", "minute"),
+    ],
+)
+def test_a_bad_expression_is_refused_with_the_name_of_its_field(expression: str, named: str) -> None:
+    with pytest.raises(BadCron, match=f"The field {named} cannot be") as refused:
+        parse_cron(expression)
+    assert refused.value.field == named
+
+
+@pytest.mark.parametrize("expression", ["", "* * * *", "* * * * * *", "@daily"])
+def test_an_expression_without_five_fields_is_told_what_they_are(expression: str) -> None:
+    with pytest.raises(BadCron, match="needs five: minute, hour, day of month, month, day of week"):
+        parse_cron(expression)
