@@ -76,7 +76,10 @@ class Member:
 
     @property
     def is_busy(self) -> bool:
-        return self.state in ("running", "created") or self.claiming or bool(self._on.queue.size(self.id))
+        """Whether something is still to come of it: work, or its end."""
+        if self.state in ("running", "created") or self.claiming or self.request is not None:
+            return True
+        return bool(self._on.queue.size(self.id))
 
     @property
     def may_claim(self) -> bool:
