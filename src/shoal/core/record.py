@@ -71,6 +71,10 @@ class TaskBoard(Protocol):
         """The first claimable task, or None."""
         ...
 
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        """Hold again what this owner held when its process died, unless another has taken it."""
+        ...
+
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         """Give it back; False where the attempt no longer holds it."""
         ...

@@ -177,6 +177,10 @@ class MemoryTaskBoard:
         first = next(iter(claimable(self._tasks)), None)
         return None if first is None else await self.claim(first.id, by=by)
 
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        held = [task for task in await self.list() if task.owner == owner and task.status == "in_progress"]
+        return tuple([task.id for task in held if (await self.claim(task.id, by=owner)).success])
+
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         found = self._tasks.get(task)
         if found is None or found.attempt != attempt or found.status == "completed":

@@ -80,6 +80,9 @@ class LedTeam:
 
     async def take_up(self, team: Team) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
+        # Before anybody looks for a free task: what was claimed stays with who claimed it.
+        for entered in team.members:
+            await self._board.reclaim(entered.name)
         for entered in team.members:
             if entered.name == LEAD_NAME or entered.backend_type not in (None, "in-process"):
                 continue

@@ -23,7 +23,7 @@ settings decide.
 
 CUT_OFF = (
     "[Your process ended while you were at work, and you go on in a new one. Calls that were open have no "
-    "result: look whether they took effect. Tasks you had taken are free again: TaskList shows them.]"
+    "result: look whether they took effect. Tasks you had taken are still yours: TaskList shows them.]"
 )
 
 
