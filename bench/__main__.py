@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import board, clients, loop, mail, over_http, policy, sandboxed, start
+from bench import agents, board, clients, loop, mail, over_http, policy, sandboxed, start
 from bench.figures import Section, table
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
 _QUICK_BOARD = board.Size(tasks=300, listed=2_000, repeats=1)
 _QUICK_MAIL = mail.Size(posts=400, samples=20, histories=(10, 1_000), plain_samples=2, wakes=40)
+_QUICK_AGENTS = agents.Size(agents=200, in_a_row=50, idle=200, repeats=2, reporting_repeats=3)
 _QUICK_LOOP = loop.Size(long=500, repeats=5, long_repeats=2)
 
 BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "loop": lambda quick: [loop.measure(_QUICK_LOOP if quick else loop.Size())],
+    "agents": lambda quick: agents.measure(_QUICK_AGENTS if quick else agents.Size()),
     "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
     "board": lambda quick: [board.measure(_QUICK_BOARD if quick else board.Size())],
     "mail": lambda quick: mail.measure(_QUICK_MAIL if quick else mail.Size()),
@@ -31,7 +33,7 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "http", "board", "mail", "policy", "start")
+USUAL = ("loop", "agents", "http", "board", "mail", "policy", "start")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

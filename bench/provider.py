@@ -1,6 +1,7 @@
 """A mock provider in a process of its own, whose CPU time is not ours: `python -m bench.provider --api chat`.
 
-A prompt that says `ROUNDS=n` is answered with n rounds of one tool call, then with a last word. Each event
+A prompt that says `ROUNDS=n` is answered with n rounds of one tool call, then with a last word; one that
+says `AGENTS=n` with calls for n agents in the background, each of which gets the rest of it. Each event
 of an answer is sent by itself; with `APART` in the prompt some time after the one before, as from a model
 that is still thinking: the client then sleeps and is woken for each.
 """
@@ -38,10 +39,19 @@ def think(body: Mapping[str, Any]) -> Answer:
     wanted = re.search(r"ROUNDS=(\d+)", prompt)
     done = sum(message["role"] == "assistant" for message in messages)
     faults = _APART if "APART" in prompt else _AT_ONCE
+    crowd = re.search(r"AGENTS=(\d+) (.*)", prompt)
+    if crowd is not None:
+        calls = () if done else _agents(int(crowd[1]), crowd[2])
+        return Answer(content=calls or (Text(text=FINAL),), usage=_USAGE, faults=faults)
     if wanted is None or done >= int(wanted[1]):
         return Answer(content=(Text(text=FINAL),), usage=_USAGE, faults=faults)
     call = ToolUse(id="", name="add", input={"a": done, "b": 1})
     return Answer(content=(Text(text=SAYING), call), usage=_USAGE, faults=faults)
+
+
+def _agents(number: int, prompt: str) -> tuple[ToolUse, ...]:
+    given = {"description": "Add", "prompt": prompt, "run_in_background": True}
+    return tuple(ToolUse(id="", name="Agent", input=given) for _ in range(number))
 
 
 async def serve(api: str) -> None:

@@ -22,7 +22,7 @@ COLUMNS, ROWS = 80, 24
 
 CELL, LINE, LEFT, TOP, BOTTOM = 8.43, 19.0, 22.0, 58.0, 22.0
 PAPER, FRAME, INK, DIM = "#10171e", "#26313c", "#d5dde5", "#7f8d9a"
-COLOURS = {31: "#f07178", 32: "#8bd47b", 33: "#f2c572", 34: "#7aa8f0", 36: "#5fc9d8"}
+COLOURS = {31: "#f07178", 32: "#8bd47b", 33: "#f2c572", 34: "#7aa8f0", 35: "#c792ea", 36: "#5fc9d8"}
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 
 _CODE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")

@@ -31,6 +31,19 @@ def test_the_loop_is_shown_beside_the_bare_one_in_memory_and_on_disk():
     assert "≤ 150" in text
 
 
+def test_agents_are_shown_in_time_and_memory_and_with_their_reports():
+    from bench import agents
+
+    sizes = {"agents": 3, "in_a_row": 2, "idle": 2, "reporting": 2}
+    rounds = {"rounds": 1, "reporting_rounds": 1}
+    sections = agents.measure(agents.Size(**sizes, **rounds, repeats=1, reporting_repeats=1))
+    text = "\n".join(map(shown, sections))
+    for row in ("3 agents of 1 rounds, in memory", "3 agents of 1 rounds, on disk", "one agent of 0 rounds"):
+        assert row in text
+    for target in ("≤ 60", "≤ 6 ", "≤ 250", "≤ 3 "):
+        assert target in text
+
+
 def test_the_board_is_shown_beside_the_plain_way():
     from bench import board
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -45,6 +47,39 @@ MAKE = [(where, line) for where, line in commands() if line.startswith("make")]
 @pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value.split("\n")[0])
 def test_a_python_example_compiles(where: str, code: str):
     compile(code, where, "exec")
+
+
+def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
+    (code,) = [
+        text for where, text in blocks("python") if where.startswith("README") and "AgentEnded" in text
+    ]
+    starts = [
+        {
+            "name": "Agent",
+            "input": {"description": name, "prompt": f"Review {name}.", "run_in_background": True},
+        }
+        for name in ("parser", "printer")
+    ]
+    script = [
+        {"match": "for each module", "tools": starts},
+        {"match": "Review parser.", "text": "The parser is sound."},
+        {"match": "Review printer.", "text": "The printer is slow."},
+        {"text": "I have heard.", "repeat": True},
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    env = os.environ | {"SHOAL_MODEL": f"scripted:{tmp_path / 'script.json'}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = re.findall(r"^(\w+): completed, \d+ tokens\n(.*)$", ran.stdout, re.MULTILINE)
+    assert sorted(told) == [("parser", "The parser is sound."), ("printer", "The printer is slow.")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -25,3 +25,19 @@ def test_the_team_example_creates_spawns_collaborates_and_shuts_down() -> None:
     assert reports == ["#1 Write the greeting: Write is done.", "#2 Check the greeting: Read is done."]
     assert "board: {'1': 'completed', '2': 'completed'}" in lines
     assert lines[-1] == "shut down; left in the project: hello"
+
+
+def test_the_agents_example_starts_two_reads_their_reports_and_resumes_one() -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / "agents.py")], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    *first, goes_on, again = ran.stdout.splitlines()
+    assert sorted(first) == [
+        "list completed: list.txt has 3 lines. (1 tool calls)",
+        "list starts",
+        "poem completed: poem.txt has 2 lines. (1 tool calls)",
+        "poem starts",
+    ]
+    assert goes_on == "list goes on"
+    assert again == "list completed: list.txt begins with 'bread'. (0 tool calls)"

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core import messages as messages
+    from shoal.core.identity import Identity as Identity
+    from shoal.core.identity import acting_as as acting_as
+    from shoal.core.identity import current_cwd as current_cwd
     from shoal.core.identity import current_identity as current_identity
+    from shoal.core.identity import current_member as current_member
     from shoal.core.tools import Outcome as Outcome
     from shoal.core.tools import Site as Site
     from shoal.models.replay import ReplayModel as ReplayModel
@@ -32,13 +36,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AgentsRecord": "shoal.app.record",
+    "Identity": "shoal.core.identity",
     "Options": "shoal.app.options",
     "Outcome": "shoal.core.tools",
     "ReplayModel": "shoal.models.replay",
     "ScriptedModel": "shoal.models.scripted",
     "Session": "shoal.app.session",
     "Site": "shoal.core.tools",
+    "acting_as": "shoal.core.identity",
+    "current_cwd": "shoal.core.identity",
     "current_identity": "shoal.core.identity",
+    "current_member": "shoal.core.identity",
     "errors": "shoal.core",
     "events": "shoal.core",
     "messages": "shoal.core",

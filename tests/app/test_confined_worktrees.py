@@ -189,6 +189,17 @@ async def test_file_tools_write_in_the_worktree_alone(agent: Agent, tmp_path: Pa
     alone.write(tmp_path / "plans/plan.md", b"x")
 
 
+@pytest.mark.spec("ISO-01", "USR-06")
+async def test_an_agent_started_by_one_in_a_worktree_writes_there_alone_too(agent: Agent) -> None:
+    theirs = agent.worktree.workspace()
+    workspace = theirs.beside(lambda turn, path: None)
+    with pytest.raises(WorkspaceError, match="copy of it"):
+        workspace.write(agent.repository.top / "new.txt", b"x")
+    workspace.write(agent.worktree.path / "new.txt", b"x")
+    with pytest.raises(WorkspaceError, match="has not been read"):
+        theirs.write(agent.worktree.path / "new.txt", b"y")
+
+
 async def test_without_a_sandbox_the_agent_is_refused_unless_the_weaker_guard_is_allowed(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def tools_by_name(request: Request) -> dict[str, Any]:
         ({"settings": None}, "SHOAL_FORK_SUBAGENT", "fork"),
         ({"settings": None}, "FEATURE_FORK_SUBAGENT", "fork"),
         ({"attended": False}, "SHOAL_FORK_SUBAGENT", "general-purpose"),
+        ({"coordinator": True}, "SHOAL_FORK_SUBAGENT", "general-purpose"),
     ],
 )
 async def test_an_agent_without_a_type_is_a_fork_only_where_that_is_on_and_a_person_is_there(
@@ -103,6 +104,19 @@ async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(
         assert results == [ToolResult(tool_use_id=f"c{n}", content=PLACEHOLDER) for n in range(3)]
         assert isinstance(directive, Text)
         assert directive.text.endswith(f"job {number}")
+
+
+async def test_a_fork_sees_the_tools_for_schedules_and_makes_none(tmp_path: Path) -> None:
+    create = ToolUse(id="s1", name="CronCreate", input={"cron": "* * * * *", "prompt": "look"})
+    minds = Minds(
+        forks_once(agent_call("c1", "keep looking")),
+        lambda request: last_of(request) if request.messages[-2].tool_uses == (create,) else create,
+    )
+    async with open_forking(tmp_path, minds.model) as session:
+        await through(session)
+        assert not session.parts.timetable.all()
+    assert minds.of_forks[0].tools == minds.of_lead[0].tools
+    assert [report.startswith("Schedules are the lead's") for report in reports(session)] == [True]
 
 
 def shoal_bounds(session: shoal.Session, **changed: Any) -> Any:

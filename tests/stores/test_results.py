@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import create_whole, write_whole
+from shoal.stores.files.places import create_new, create_whole, write_whole
 from shoal.stores.files.results import FileResults
 
 HOSTILE = [
@@ -71,3 +71,23 @@ def test_the_first_whole_file_stands(tmp_path):
     write_whole(path, b"third")
     assert path.read_bytes() == b"third"
     assert [file.name for file in tmp_path.iterdir()] == ["answer.json"]
+
+
+def test_a_new_file_is_written_where_it_stands_and_one_that_is_there_is_replaced_whole(tmp_path):
+    path = tmp_path / "new" / "deep" / "file"
+    create_new(path, b"first")
+    assert path.read_bytes() == b"first"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    held = path.open("rb")
+    create_new(path, b"second")
+    assert path.read_bytes() == b"second"
+    with held:
+        assert held.read() == b"first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_new_file_that_cannot_be_written_is_an_error_that_says_where(tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(StoreError, match="taken"):
+        create_new(tmp_path / "taken" / "file", b"x")

@@ -88,7 +88,8 @@ class Agent(Struct, kw_only=True):
     def recount(self) -> None:
         """Estimate anew, where the conversation is not the one the provider last counted."""
         said = (block for message in self.conversation.messages for block in message.content)
-        self.context_tokens = len(self.system) // BYTES_PER_TOKEN + sum(map(weight, said))
+        shown = sum(map(_length, self.schemas)) + len(self.system)
+        self.context_tokens = shown // BYTES_PER_TOKEN + sum(map(weight, said))
 
     def request(self, messages: list[Message] | None = None) -> Request:
         return Request(
@@ -141,6 +142,10 @@ def _speaker(message: Message, *, meta: bool) -> Speaker:
     if any(isinstance(block, ToolResult) for block in message.content):
         return "tool"
     return "runtime" if meta else "person"
+
+
+def _length(schema: ToolSchema) -> int:
+    return len(schema.name) + len(schema.description) + len(str(schema.input_schema))
 
 
 def weight(block: ContentBlock) -> int:

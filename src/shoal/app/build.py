@@ -183,7 +183,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             tell=session.tell,
             emit=session.emit,
             between=between,
-            housing=_housing(options, settings, record, session, leave),
+            housing=_housing(options, settings, record, reach.workspace, session, leave),
             plans=plans,
             coordinator=coordinator,
             acceptance=acceptance,
@@ -418,7 +418,12 @@ def _between_agents(
 
 
 def _housing(
-    options: Options, settings: Settings, record: _Record, session: Session, leave: AsyncExitStack
+    options: Options,
+    settings: Settings,
+    record: _Record,
+    workspace: LocalWorkspace,
+    session: Session,
+    leave: AsyncExitStack,
 ) -> Housing:
     housing = Housing(
         settings,
@@ -429,6 +434,7 @@ def _housing(
         turn=lambda: session.turn,
     )
     leave.callback(housing.close)
+    workspace.guard = housing.leases.guard(LEAD)
     return housing
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds
+from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
@@ -28,6 +29,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
+from shoal.core.usage import ModelCard
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.crew import AgentCrew, Habits
 from shoal.runs.queue import Queue
@@ -39,7 +41,7 @@ from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
-from shoal.tools.team import team_tools
+from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -66,12 +68,10 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
-    """`tools` is what agents choose from, but for schedules; those of crew and team are added to it."""
+    """`tools` is what agents choose from; the tools of the crew and of the team are added to it."""
     options, own = ground.options, ground.settings.own
-    # Where nobody is there, a fork would multiply what nobody sees.
+    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
     forks = ground.settings.forks and options.attended and not ground.coordinator
-    # An agent ends with its job, and a schedule would have nobody to come to.
-    theirs = {name: tool for name, tool in tools.items() if name not in SCHEDULE_TOOLS}
     stock = Stock(
         subagents=ground.subagents,
         outputs=ground.directory / "tasks",
@@ -79,8 +79,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        tools=theirs,
-        every_tool=tools,
+        tools=tools,
+        # An agent ends with its job, and a schedule would have nobody to come to.
+        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -98,8 +99,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
         habits=Habits(
             background=own.background_agents,
             always_background=forks or ground.coordinator,
-            forks=forks,
             model_by_call=not ground.coordinator,
+            forks=forks,
             auto_background=own.auto_background,
             report_tokens=own.report_tokens,
             # Where nobody can be asked, caps and budgets hold alone.
@@ -113,13 +114,18 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
     ground.plans.crew = crew
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    choice = not ground.coordinator
+    free = not (forks or ground.coordinator)
     shown_inputs = Shown(
-        background=own.background_agents and choice and not forks, forks=forks, model=choice, teams=True
+        background=own.background_agents and free,
+        model=not ground.coordinator,
+        forks=forks,
+        cwd=own.agent_cwd,
+        teams=True,
     )
-    agents = agent_tools(crew, teams, listing=known, shown=shown_inputs)
+    abroad = Abroad(ground.settings.home).send
+    agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
     for tool in (*agents, *team_tools(teams), *control_tools(crew, shells)):
-        tools[tool.schema.name] = theirs[tool.schema.name] = tool
+        tools[tool.schema.name] = tool
     return crew, teams
 
 
@@ -165,6 +171,7 @@ def plans_in(settings: Settings, ids: Ids) -> Plans:
 def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[None]]:
     async def cleared(agent: AgentId) -> None:
         ground.plans.forget(agent)
+        ground.housing.leases.release(agent)
         await shells.stop_those_of(agent)
 
     return cleared
@@ -173,14 +180,16 @@ def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[No
 def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Model]]:
     chosen: dict[str, Model] = {}
 
+    @lru_cache(maxsize=64)
+    def named(parent: ModelCard, call: str | None, definition: str | None) -> str | None:
+        return child_model(ground.settings, parent, call=call, definition=definition)
+
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
         if definition is FORKED:
             # One that goes on does so with the model it began with, whatever others get now.
             name = order.model
         else:
-            name = child_model(
-                ground.settings, parent.model.card, call=order.model, definition=definition.model
-            )
+            name = named(parent.model.card, order.model, definition.model)
         if name is None or name == parent.model.card.id:
             return parent.model
         if name not in chosen:

@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -39,14 +38,23 @@ class _Kept(Struct, frozen=True):
 
 
 class Folder:
-    """`adapt` completes what is read. Nothing is read before the first look."""
+    """`adapt` completes what is read. Nothing is read before the first look.
+
+    A `fixed` one is looked at once: what comes with the program does not change while it runs.
+    """
 
     def __init__(
-        self, root: Path, kind: SourceKind, *, adapt: Callable[[Found], Found] = lambda found: found
+        self,
+        root: Path,
+        kind: SourceKind,
+        *,
+        adapt: Callable[[Found], Found] = lambda found: found,
+        fixed: bool = False,
     ) -> None:
         self.root = root
         self._kind = kind
         self._adapt = adapt
+        self._fixed = fixed
         self._directories: dict[str, _Stamp] | None = None
         self._files: dict[str, _Kept] = {}
         self._paths: tuple[str, ...] = ()
@@ -63,11 +71,12 @@ class Folder:
         return self.found != before
 
     def _is_as_seen(self) -> bool:
-        stamps = ((path, kept.stamp) for path, kept in self._files.items())
-        return self._directories is not None and all(
-            seen.settled and _facts(path) == seen.facts
-            for path, seen in chain(self._directories.items(), stamps)
-        )
+        if self._directories is None or self._fixed:
+            return self._directories is not None
+        for path, seen in self._directories.items():
+            if not _is_still(path, seen):
+                return False
+        return all(_is_still(path, kept.stamp) for path, kept in self._files.items())
 
     @property
     def found(self) -> tuple[Found, ...]:
@@ -172,6 +181,13 @@ def _stamp(path: str) -> _Stamp:
     now = time.time_ns()
     facts = _facts(path)
     return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
+
+
+def _is_still(path: str, seen: _Stamp) -> bool:
+    if not seen.facts:
+        # Most directories are not there, and this tells it at half the price of an exception.
+        return not os.access(path, os.F_OK)
+    return seen.settled and _facts(path) == seen.facts
 
 
 def _facts(path: str) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ def definitions_for(
     shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
     shelves.append(Folder(user, "user"))
     shelves += [Folder(path, "plugin", adapt=_within(space)) for space, path in plugins]
-    shelves.append(Folder(_BUILT_IN, "builtin", adapt=_completed))
+    shelves.append(Folder(_BUILT_IN, "builtin", adapt=_completed, fixed=True))
     return Definitions(shelves)
 
 

@@ -11,6 +11,7 @@ from shoal.wire.control import (
     Background,
     Command,
     Interrupt,
+    Relay,
     Send,
     SetModel,
     SetPermissionMode,
@@ -27,6 +28,9 @@ async def obey(session: Session, command: Command) -> Any:
     match command:
         case StopTask() | StopAgents() | Background() | Agents() | Send():
             return await _with_agents(session, command)
+        case Relay(sender=sender, text=text, summary=summary):
+            session.relay(sender, text, summary)
+            return {"queued": True}
         case Interrupt():
             return {"interrupted": await session.interrupt()}
         case SetModel(model=name):
@@ -49,7 +53,7 @@ async def _with_agents(session: Session, command: StopTask | StopAgents | Backgr
         case StopTask(task_id=task):
             return {"stopped": task, "description": await session.stop_task(task)}
         case StopAgents():
-            return {"stopped": [each.agent for each in await session.stop_agents()]}
+            return {"stopped": (await session.stop_all()).ids}
         case Background(task_id=task):
             return {"moved": session.move_to_background(task)}
         case Agents():

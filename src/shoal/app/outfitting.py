@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +22,7 @@ from shoal.app.orders import (
     refuse_where_forbidden,
 )
 from shoal.app.quarters import Housing, Quarters
-from shoal.app.seats import own_part, seated_mode, seated_tools
+from shoal.app.seats import SAFE_ID, mode_named, own_part, seated, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -45,7 +43,6 @@ from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
-from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
@@ -56,12 +53,9 @@ from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryTranscript
+from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.local import LocalWorkspace
-
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -77,9 +71,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
-    """What definitions choose from."""
-    every_tool: Mapping[str, Tool]
-    """With those that only the lead has, and so its forks."""
+    of_lead: Collection[str]
+    """Tools that the lead alone has, and its forks see."""
     housing: Housing
     bounds: Bounds
     purse: Purse
@@ -157,7 +150,7 @@ class Outfitting:
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=wanted.model.card.id,
+            model=f"{wanted.model.card.provider}:{wanted.model.card.id}",
             mode=seated_mode(authority, definition, newcomer.seat),
             system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
             tools=wanted.toolset.names,
@@ -267,14 +260,15 @@ class Outfitting:
         toolset = self._toolset(definition, newcomer.seat)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in stock.every_tool)
+            names = tuple(name for name in facts.tools if name in stock.tools)
             toolset = replace(toolset, names=names)
+        model = await self._model(newcomer.parent, order, definition)
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
         workspace = quarters.workspace
         authority = authority_of(newcomer.parent)
         mode = narrowed(
             authority.mode,
-            _mode(facts.mode),
+            mode_named(facts.mode),
             person_configured=definition.source.trusted and definition.permission_mode is not None,
             may_skip=authority.may_skip,
         )
@@ -285,13 +279,19 @@ class Outfitting:
             facts=replace(facts, system=system, mode=mode),
             resumed=True,
             toolset=toolset,
-            model=await self._model(newcomer.parent, order, definition),
+            model=model,
             quarters=quarters,
             bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
             transcript=transcript,
             conversation=conversation,
         )
-        outfit = self._outfit(plan, None)
+        try:
+            conversation.interrupt()
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            transcript.close()
+            await quarters.finish()
+            raise
         return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
@@ -305,7 +305,8 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
 
     def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
-        toolset = tool_names(definition, self._stock.tools)
+        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
@@ -327,19 +328,22 @@ class Outfitting:
         around = parent.surroundings
         seat = plan.newcomer.seat
         return Agent(
-            identity=Identity(
-                session=parent.identity.session,
-                agent=agent,
-                name=facts.name or agent,
-                team=parent.identity.team if seat is None else seat.team,
-                color=facts.color,
-                parent=AgentId(facts.parent),
-                kind=facts.agent_type,
-                depth=facts.depth,
+            identity=seated(
+                Identity(
+                    session=parent.identity.session,
+                    agent=agent,
+                    name=facts.name or agent,
+                    team=parent.identity.team,
+                    color=facts.color,
+                    parent=AgentId(facts.parent),
+                    kind=facts.agent_type,
+                    depth=facts.depth,
+                ),
+                seat,
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.every_tool[name] for name in plan.toolset.names},
+            tools={name: stock.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
@@ -427,7 +431,7 @@ class Outfitting:
     def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         directory = self._stock.subagents
         if directory is None:
-            return MemoryTranscript()
+            return NoTranscript()
         lines = Lines(
             session=newcomer.parent.identity.session,
             cwd=facts.cwd,
@@ -443,7 +447,7 @@ class Outfitting:
                 raise AgentRefused(_stranger(agent))
             return (*self._in_memory[agent], frozenset())
         path = subagent_path(stock.subagents, agent)
-        if not _SAFE_ID.fullmatch(agent) or not path.exists():
+        if not SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:
             facts, loaded = recall(path, agent)
@@ -453,7 +457,6 @@ class Outfitting:
         conversation = Conversation(
             transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
         )
-        conversation.interrupt()
         return facts, transcript, conversation, loaded.delivered
 
 
@@ -472,7 +475,7 @@ def _permissions(plan: _Plan) -> RulePermissions:
     resumed = plan.resumed
     permissions = authority_of(plan.newcomer.parent).child(
         quarters.workspace,
-        mode=_mode(facts.mode),
+        mode=mode_named(facts.mode),
         only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
         never=() if resumed else toolset.never,
         confined=quarters.main,
@@ -485,11 +488,6 @@ def _permissions(plan: _Plan) -> RulePermissions:
         quarters.secluded.paths = permissions.denied_paths
         permissions.sandboxed = lambda _: sandbox.vouches
     return permissions
-
-
-def _mode(name: str) -> Mode:
-    modes: tuple[Mode, ...] = get_args(Mode)
-    return next((mode for mode in modes if mode == name), "default")
 
 
 def _move(workspace: LocalWorkspace, cwd: str | None) -> None:

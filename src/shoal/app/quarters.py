@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.confines import worktree_sandbox
+from shoal.app.leases import Leases
 from shoal.app.settings import Settings
 from shoal.core.agents import KeptWork
 from shoal.core.clock import Clock
@@ -77,12 +78,14 @@ class Housing:
         self._note = note
         self._turn = turn
         self._worktrees: dict[Path, Worktrees] = {}
+        self.leases = Leases(settings.own.file_leases)
 
     def beside(self, newcomer: Newcomer) -> Quarters:
         """A view of its own of its parent's files."""
         theirs = newcomer.parent.surroundings.workspace
         assert isinstance(theirs, LocalWorkspace)
-        workspace = theirs.beside(self._changed(newcomer))
+        workspace = theirs.beside(self._changed(newcomer, theirs.root))
+        workspace.guard = self.leases.guard(newcomer.agent)
         workspace.begin_turn(self._turn())
         return Quarters(
             workspace=workspace,
@@ -101,8 +104,9 @@ class Housing:
             workspace = worktree.workspace(
                 granted=theirs.granted,
                 lent=(self._settings.home / "plans",),
-                changed=self._changed(newcomer),
+                changed=self._changed(newcomer, worktree.path),
             )
+            workspace.guard = self.leases.guard(newcomer.agent)
             secluded = Secluded()
             sandbox = await self._sandbox(worktrees, worktree, workspace, secluded)
         except WorktreeError as error:
@@ -174,10 +178,11 @@ class Housing:
         commits = 0 if done.work is None else done.work.commits
         return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)
 
-    def _changed(self, newcomer: Newcomer) -> Callable[[int, Path], None]:
+    def _changed(self, newcomer: Newcomer, root: Path) -> Callable[[int, Path], None]:
         agent: AgentId = newcomer.agent
 
         def changed(turn: int, path: Path) -> None:
+            self.leases.take(agent, path, root)
             newcomer.witness.changed(shown(path))
             self._emit(FileChanged(agent=agent, turn=turn, path=shown(path)))
 

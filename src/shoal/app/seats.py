@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import get_args
 
 from msgspec.structs import replace
 
 from shoal.core.definitions import Definition, Toolset
+from shoal.core.identity import Identity
 from shoal.core.permissions import Mode
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.outfit import Seat
 
-_LEAD_TOOLS = {"TeamCreate", "TeamDelete"}
 _TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Those a teammate has, whatever its definition says."""
+_MODES: tuple[Mode, ...] = get_args(Mode)
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+"""Ids of agents, and of teammates, that may become part of a path."""
+
+
+def mode_named(name: str) -> Mode:
+    return next((mode for mode in _MODES if mode == name), "default")
+
+
+def seated(identity: Identity, seat: Seat | None) -> Identity:
+    if seat is None:
+        return identity
+    return replace(
+        identity, team=seat.team, teammate="in-process", plan_required=seat.mode == "plan", name=seat.name
+    )
 
 
 def seated_tools(toolset: Toolset, seat: Seat | None, offered: Iterable[str]) -> Toolset:
-    """Nobody but the lead makes teams."""
-    wanted = {*toolset.names, *(() if seat is None else _TEAM_TOOLS)} - _LEAD_TOOLS
+    if seat is None:
+        return toolset
+    wanted = {*toolset.names, *_TEAM_TOOLS}
     return replace(toolset, names=tuple(name for name in offered if name in wanted))
 
 

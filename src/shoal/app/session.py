@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
+from shoal.app.answering import Answering
 from shoal.app.options import Options
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
@@ -38,6 +39,7 @@ from shoal.core.messages import Message, Text, user
 from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -81,6 +83,10 @@ class Stopped(Struct, frozen=True, kw_only=True):
     agents: tuple[Glimpse, ...]
     commands: tuple[ShellFacts, ...]
 
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
+
 
 class Session:
     """Opened with `async with`; leaving it ends everything it started."""
@@ -91,6 +97,7 @@ class Session:
         self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._answering = Answering()
         self._watchers: dict[Callable[[Event], None], None] = {}
         self.turn = 0
         self.stopping = asyncio.Event()
@@ -168,10 +175,10 @@ class Session:
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    await self._something(self._agents_quiet(), queue.arrival(LEAD))
+                    await self._something(self.agents_idle(), queue.arrival(LEAD))
                 if self._agents_work and queue.size(LEAD):
                     # Several that end about now are heard of in one turn.
-                    await self._something(self._agents_quiet(), self.agent.clock.sleep(GATHERED_WITHIN))
+                    await self._something(self.agents_idle(), self.agent.clock.sleep(GATHERED_WITHIN))
         except TimeoutError:
             ended = await self.parts.teams.close()
             self.cut_short = (*ended, *await crew.stop_all("the deadline has passed"))
@@ -181,14 +188,6 @@ class Session:
     @property
     def _agents_work(self) -> bool:
         return self.parts.crew.working or self.parts.teams.working
-
-    async def _agents_quiet(self) -> None:
-        """Until neither an agent nor a teammate is at work."""
-        while True:
-            await self.parts.crew.quiet()
-            await self.parts.teams.quiet()
-            if not self._agents_work:
-                return
 
     async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
         """Until one of them is over."""
@@ -203,6 +202,13 @@ class Session:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
         item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
         self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
+        self.parts.queue.put(item)
+
+    def relay(self, sender: str, text: str, summary: str) -> None:
+        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        said = message_from(sender, text, summary=summary)
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
+        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
         self.parts.queue.put(item)
 
     def unheard(self) -> tuple[str, ...]:
@@ -299,6 +305,25 @@ class Session:
             return Reached(to=LEAD, name="lead", how="queued")
         return await self.parts.teams.say(to, text) or await self.parts.crew.say(to, text)
 
+    @property
+    def any_working(self) -> bool:
+        """Whether an agent beside the lead is at its work."""
+        crew, teams = self.parts.crew, self.parts.teams
+        return teams.working or any(run.completion is None for run in crew.at_work())
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether an agent beside the lead works, is idle in a team, or is not cleared away yet."""
+        return self.parts.crew.working or bool(self.parts.teams.members())
+
+    async def agents_idle(self) -> None:
+        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        while True:
+            await self.parts.crew.quiet()
+            await self.parts.teams.quiet()
+            if not self._agents_work:
+                return
+
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
 
@@ -359,6 +384,8 @@ class Session:
         if self.parts.debug is not None:
             self.parts.debug.note(event)
         self._show(event)
+        if (told := self._answering.look(event)) is not None:
+            self.note(told)
 
     def _show(self, event: Event) -> None:
         for watcher in tuple(self._watchers):
@@ -371,7 +398,7 @@ class Session:
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
-        assume(agent.identity)
+        assume(agent.identity, agent.surroundings.workspace)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
         replies_before = agent.replies

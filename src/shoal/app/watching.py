@@ -47,10 +47,14 @@ class Run(Struct, frozen=True, kw_only=True):
         return is_held(self.home, self.session)
 
 
+def live_sessions(home: Path) -> list[Run]:
+    """Those that a process works on now, wherever they began."""
+    return [run for name in _names(home) if (run := Run(session=SessionId(name), home=home)).is_live]
+
+
 def live_runs(home: Path, cwd: Path) -> list[Run]:
     """Those of this directory that a process works on now, the one with the newest event first."""
-    runs = (Run(session=SessionId(name), home=home) for name in _names(home))
-    live = [run for run in runs if run.is_live and _began_in(run) == str(cwd)]
+    live = [run for run in live_sessions(home) if _began_in(run) == str(cwd)]
     return sorted(live, key=lambda run: run.journal.stat().st_mtime_ns, reverse=True)
 
 

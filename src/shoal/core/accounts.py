@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.caps import Limits, Meter, Refusal, Scope, amount, meters
+from shoal.core.caps import NO_LIMITS, Limits, Meter, Refusal, Scope, amount, meters
 from shoal.core.errors import BudgetError
 from shoal.core.ids import AgentId
 from shoal.core.usage import LongPrompt, ModelCard, Price, Spent, Usage
@@ -126,22 +126,26 @@ class Account:
         """Hold it to these limits from now on; what it has spent counts."""
         self.kind = kind
         own = meters(limits, "agent", self.agent)
-        usage = self.usage
-        spent = {
-            "usd": self.usd + self._lost_usd,
-            "tokens": usage.total_tokens + self._lost_tokens,
-            "requests": sum(tally.requests for tally in self.tallies.values()) + self._lost,
-        }
-        for meter in own:
-            meter.spent = spent[meter.limit]
-            meter.passed()
-        typed = self.tree.per_type.get(kind, Limits())
+        if own:
+            self._count_against(own)
+        typed = self.tree.per_type.get(kind, NO_LIMITS)
         self._max_seconds = limits.tightened(typed).max_seconds
         self._meters = (*self.tree.meters, *self.tree.meters_of(kind), *own)
         self._usd = tuple(meter for meter in self._meters if meter.limit == "usd")
         self._tokens = tuple(meter for meter in self._meters if meter.limit == "tokens")
         self._requests = tuple(meter for meter in self._meters if meter.limit == "requests")
         self._at = (self._usd, self._tokens, self._requests)
+
+    def _count_against(self, own: _Meters) -> None:
+        """What it has spent so far."""
+        spent = {
+            "usd": self.usd + self._lost_usd,
+            "tokens": self.usage.total_tokens + self._lost_tokens,
+            "requests": sum(tally.requests for tally in self.tallies.values()) + self._lost,
+        }
+        for meter in own:
+            meter.spent = spent[meter.limit]
+            meter.passed()
 
     @property
     def usage(self) -> Usage:

@@ -18,6 +18,11 @@ Status: TypeAlias = Literal["running"] | End
 Isolation: TypeAlias = Literal["worktree", "remote"]
 
 
+OTHER_SESSION = "uds:"
+"""Before the id of another live session of the same home, or the beginning of it, in an address."""
+OTHER_MACHINE = "bridge:"
+
+
 class Order(Struct, frozen=True, kw_only=True):
     """A call for an agent, as it was made. What is not said is for the definition, or the parent, to say."""
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from shoal.core.accounts import FIRST_ANSWER, Account, Tally, sums, unpriced, usage_of
-from shoal.core.caps import Caps, Gate, Limits, Meter, Refusal, Started, meters
+from shoal.core.caps import NO_LIMITS, Caps, Gate, Limits, Meter, Refusal, Started, meters
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetWarned
@@ -39,7 +39,7 @@ class Purse:
         Only time is counted for each agent of a type by itself.
         """
         self.limits = limits
-        self.per_agent = per_agent or Limits()
+        self.per_agent = per_agent or NO_LIMITS
         self.per_type = per_type or {}
         self.clock = clock or SystemClock()
         self.meters = meters(limits, "tree")
@@ -83,7 +83,7 @@ class Purse:
 
     def account(self, agent: AgentId, kind: str, limits: Limits | None = None) -> Account:
         """The agent's one account, however often it is started, under `limits` of its own as well."""
-        own = limits or Limits()
+        own = limits or NO_LIMITS
         if agent != LEAD:
             own = own.tightened(self.per_agent)
         account = self._accounts.get(agent)
@@ -100,7 +100,7 @@ class Purse:
         """
         limits = self.limits
         if kind is not None:
-            limits = limits.tightened(self.per_agent).tightened(self.per_type.get(kind, Limits()))
+            limits = limits.tightened(self.per_agent).tightened(self.per_type.get(kind, NO_LIMITS))
         if limits.max_usd is not None and card.price is None:
             raise BudgetError(unpriced(card, limits.max_usd))
 

@@ -25,6 +25,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     def tightened(self, other: Limits) -> Limits:
         """Of each limit the lower one."""
+        if other == NO_LIMITS:
+            return self
         return Limits(
             max_usd=_lower(self.max_usd, other.max_usd),
             max_tokens=_lower(self.max_tokens, other.max_tokens),
@@ -33,8 +35,13 @@ class Limits(Struct, frozen=True, kw_only=True):
         )
 
 
+NO_LIMITS = Limits()
+
+
 def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
-    return min((value for value in (one, other) if value is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 class Caps(Struct, frozen=True, kw_only=True):

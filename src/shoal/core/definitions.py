@@ -121,22 +121,15 @@ def tool_names(definition: Definition, available: Iterable[str]) -> Toolset:
     wanted = tuple(_today(entry, offered) for entry in definition.tools or ())
     unwanted = tuple(_today(entry, offered) for entry in definition.disallowed_tools)
     every = definition.tools is None or EVERY in wanted
-    off = [_tool(entry) for entry in unwanted if not _patterned(entry)]
-    names = tuple(
-        name
-        for name in offered
-        if (every or any(_means(_tool(entry), name) for entry in wanted))
-        and not any(_means(tool, name) for tool in off)
-    )
+    off = [entry for entry in unwanted if not _patterned(entry)]
+    chosen = offered if every else _meant(wanted, offered)
+    gone = _meant(off, offered)
+    names = tuple(name for name in chosen if name not in gone) if gone else chosen
     return Toolset(
         names=names,
         only=tuple(entry for entry in wanted if _patterned(entry) and _tool(entry) in names),
         never=tuple(entry for entry in unwanted if _patterned(entry) and _tool(entry) in names),
-        missing=tuple(
-            entry
-            for entry in wanted
-            if entry != EVERY and not any(_means(_tool(entry), name) for name in offered)
-        ),
+        missing=tuple(entry for entry in wanted if entry != EVERY and not _meant((entry,), offered)),
     )
 
 
@@ -163,6 +156,12 @@ def _tool(entry: str) -> str:
 
 def _patterned(entry: str) -> bool:
     return "(" in entry
+
+
+def _meant(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
+    if not entries:
+        return ()
+    return tuple(name for name in offered if any(_means(_tool(entry), name) for entry in entries))
 
 
 def _means(named: str, tool: str) -> bool:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from shoal.core.ids import LEAD, AgentId, SessionId
+
+Form: TypeAlias = Literal["in-process", "process"]
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -19,27 +25,85 @@ class Identity(Struct, frozen=True, kw_only=True):
     kind: str = "lead"
     depth: int = 0
     """How many agents stand between it and the person."""
+    teammate: Form | None = None
+    """How it runs as a member of its team; None for a lead and for the agents that members start."""
+    parent_session: SessionId | None = None
+    """The session of its lead, for a teammate in a process of its own."""
+    plan_required: bool = False
+    """Whether it must have a plan approved before it changes anything."""
 
     @property
     def is_lead(self) -> bool:
-        return self.agent == LEAD
+        return self.agent == LEAD and self.teammate is None
 
     @property
     def is_teammate(self) -> bool:
-        """Whether it is a member of a team, rather than an agent that one of a team started."""
-        return self.team is not None and self.agent == f"{self.name}@{self.team}"
+        return self.teammate is not None
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether it is a teammate in the process of its lead."""
+        return self.teammate == "in-process"
 
 
-_current: ContextVar[Identity | None] = ContextVar("shoal_identity", default=None)
+class Place(Protocol):
+    @property
+    def cwd(self) -> Path: ...
+
+
+class _Serving(Struct, frozen=True):
+    """Two contexts, one in the other: whose work it is, and which run does it."""
+
+    member: Identity
+    run: Identity
+    place: Place | None
+
+
+_serving: ContextVar[_Serving | None] = ContextVar("shoal_serving", default=None)
 
 
 def current_identity() -> Identity:
-    identity = _current.get()
-    if identity is None:
-        raise LookupError("no agent is running in this context")
-    return identity
+    """The agent that the running code serves. Raises `LookupError` outside of one."""
+    return _current().run
 
 
-def assume(identity: Identity) -> None:
+def current_member() -> Identity:
+    """The lead or teammate whose work this is: for an agent that one of them started, that one."""
+    return _current().member
+
+
+def current_cwd() -> Path:
+    """The directory in which the agent works now."""
+    place = _current().place
+    if place is None:
+        raise LookupError("no agent with a directory is running in this context")
+    return place.cwd
+
+
+def assume(identity: Identity, place: Place | None = None) -> None:
     """Give the running task, and every task it starts from now on, this identity."""
-    _current.set(identity)
+    _serving.set(_serving_as(identity, place))
+
+
+@contextmanager
+def acting_as(identity: Identity, place: Place | None = None) -> Iterator[None]:
+    """What runs inside, tasks that it starts included, serves this agent."""
+    token = _serving.set(_serving_as(identity, place))
+    try:
+        yield
+    finally:
+        _serving.reset(token)
+
+
+def _serving_as(identity: Identity, place: Place | None) -> _Serving:
+    before = _serving.get()
+    is_member = identity.is_lead or identity.is_teammate or before is None
+    member = identity if is_member or before is None else before.member
+    return _Serving(member, identity, place or (before.place if before else None))
+
+
+def _current() -> _Serving:
+    serving = _serving.get()
+    if serving is None:
+        raise LookupError("no agent is running in this context")
+    return serving

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import re
 import uuid
+from functools import cached_property
+from random import Random
 from typing import NewType
 
 SessionId = NewType("SessionId", str)
@@ -21,7 +22,12 @@ class Ids:
     """The session's source of identifiers and randomness; seeded, it repeats itself."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - identifiers and jitter, not secrets
+        self._seed = seed
+
+    @cached_property
+    def random(self) -> Random:
+        """Made when it is first used: it holds kilobytes, and agents that wait for their start have two."""
+        return Random(self._seed)  # noqa: S311 - identifiers and jitter, not secrets
 
     def branch(self) -> Ids:
         """Another source, for work whose timing must not change what this one gives."""

@@ -92,7 +92,7 @@ class ScriptedModel:
         steps = Steps(read_script(path, Step))
 
         def think(request: Request) -> Sayable:
-            step = steps.take(_asked(request))
+            step = steps.take(asked(request))
             if step is None:
                 raise _unscripted(f"No step of the script {path} is left that fits", request, card)
             return Line(
@@ -264,7 +264,7 @@ def _in_order(said: Sequence[Sayable], card: ModelCard) -> Callable[[Request], S
     return think
 
 
-def _asked(request: Request) -> Asked:
+def asked(request: Request) -> Asked:
     return Asked(
         last=lambda: _last_words(request),
         system=lambda: request.system,

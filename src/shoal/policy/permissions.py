@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from shoal.core.agents import OTHER_SESSION
 from shoal.core.decisions import Allow, Ask, Decision, Deny
 from shoal.core.errors import SettingsError, WorkspaceError
 from shoal.core.filenames import shown
@@ -339,7 +340,8 @@ class RulePermissions:
             return forbidden(rule)
         if rule := tables.other(standing.ask, name, given, forbids=True):
             return asked(rule, ())
-        if name in HARMLESS:
+        abroad = _other_session(call)
+        if name in HARMLESS and not abroad:
             return _HARMLESS
         if self.mode == "bypassPermissions":
             return _SKIPPED
@@ -347,7 +349,14 @@ class RulePermissions:
             return Deny(_ONLY_READS)
         if rule := tables.other(standing.allow, name, given, forbids=False):
             return allowed(rule)
-        return Ask("it is not known to be safe", suggestions=suggestions.for_other(name, given))
+        why = f"it speaks to another session, {abroad}" if abroad else "it is not known to be safe"
+        return Ask(why, suggestions=suggestions.for_other(name, given))
+
+
+def _other_session(call: ToolUse) -> str:
+    """The session that a message is for, where it leaves this one."""
+    to = call.input.get("to") if call.name == "SendMessage" else None
+    return to.removeprefix(OTHER_SESSION) if isinstance(to, str) and to.startswith(OTHER_SESSION) else ""
 
 
 def forbidden(rule: Rule) -> Deny:

@@ -75,6 +75,8 @@ def for_other(tool: str, arguments: dict[str, Any]) -> tuple[Suggestion, ...]:
         content = f"domain:{host}"
     elif tool in ("Agent", "Task"):
         content = str(arguments.get("subagent_type", "general-purpose"))
+    elif tool == "SendMessage":
+        content = str(arguments.get("to", ""))
     return _both(RuleValue(tool_name=tool, rule_content=content))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
@@ -143,6 +144,10 @@ def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         return arguments.get("skill") == pattern
+    if tool == "SendMessage":
+        to = str(arguments.get("to", ""))
+        # A session may be named by the beginning of its id; in doubt it is the one that is forbidden.
+        return fnmatchcase(to, pattern) or (forbids and to.startswith("uds:") and pattern.startswith(to))
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
     return forbids
 

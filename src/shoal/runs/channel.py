@@ -9,20 +9,21 @@ from shoal.core.events import Event
 
 
 class Channel:
-    """One reader, many writers; a writer waits while the reader is far behind."""
+    """One reader, many writers; a writer waits while the reader is far behind.
+
+    Writers are woken one by one, each by the one before it: of a thousand that wait, a few fill the channel.
+    """
 
     def __init__(self, size: int = 1024) -> None:
         self._events: deque[Event] = deque()
         self._size: float = size
-        self._readable = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     async def put(self, event: Event) -> None:
-        while len(self._events) >= self._size and not self._closed:
-            self._writable.clear()
-            await self._writable.wait()
+        if len(self._events) >= self._size and not self._closed:
+            await self._room()
         self.push(event)
 
     def push(self, event: Event) -> None:
@@ -30,27 +31,56 @@ class Channel:
         if self._closed:
             return
         self._events.append(event)
-        self._readable.set()
+        if self._reader is not None:
+            self._wake_reader()
 
     def widen(self) -> None:
         """No writer waits any more: the turn is ending, and its reader may be gone."""
         self._size = float("inf")
-        self._writable.set()
+        self._wake_writer()
 
     def close(self) -> None:
         """Nothing more will come; what is there can still be read."""
         self._closed = True
-        self._readable.set()
-        self._writable.set()
+        self._wake_reader()
+        self._wake_writer()
 
     async def get(self) -> Event | None:
         """The next event; None when the channel is closed and empty."""
         while not self._events:
             if self._closed:
                 return None
-            self._readable.clear()
-            await self._readable.wait()
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
         event = self._events.popleft()
-        if not self._writable.is_set() and len(self._events) <= self._size // 2:
-            self._writable.set()
+        if self._writers and len(self._events) == self._size // 2:
+            self._wake_writer()
         return event
+
+    async def _room(self) -> None:
+        """Until there is room for one more. Whoever was woken and found none keeps the first place."""
+        join = self._writers.append
+        while len(self._events) >= self._size and not self._closed:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            join(woken)
+            try:
+                await woken
+            except asyncio.CancelledError:
+                # Its turn had come, and it cannot take it any more.
+                if woken.done() and not woken.cancelled():
+                    self._wake_writer()
+                raise
+            join = self._writers.appendleft
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        while self._writers:
+            woken = self._writers.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                return
+
+    def _wake_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)

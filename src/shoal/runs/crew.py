@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
+from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
 from shoal.core.tools import Site
@@ -35,6 +37,10 @@ from shoal.wire.notices import message_from, task_notification
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
 _MODEL_UNHEEDED = "The model {} that was asked for is left out of account: in this mode a call names none."
+_NOT_BESIDE_TEAMMATES = (
+    "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
+    "Start one that you wait for."
+)
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -43,10 +49,10 @@ class Habits(Struct, frozen=True, kw_only=True):
     background: bool = True
     """Whether agents may run in the background at all."""
     always_background: bool = False
-    forks: bool = False
-    """Whether an agent that is not named is a fork of who asks for it."""
     model_by_call: bool = True
     """Whether a call may name the model of the agent it starts."""
+    forks: bool = False
+    """Whether an agent that is not named is a fork of who asks for it."""
     auto_background: float = 120.0
     """Seconds after which one that is waited for is waited for no longer; 0 is never."""
     report_tokens: int = 1_000
@@ -112,21 +118,21 @@ class AgentCrew:
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
+        _refuse_teammates_of(parent.identity, order)
         await self._preview.allow(parent, site)
         agent = self._ids.agent()
         forks = order.kind is None and self.habits.forks
         order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name, agent) if order.name else ""
-        order = replace(order, name=name or None)
         unheeded = "" if self.habits.model_by_call else order.model or ""
-        order = replace(order, model=None) if unheeded else order
+        order = replace(order, name=name or None, model=None if unheeded else order.model)
         try:
             newcomer = self._newcomer(agent, parent, site.call_id)
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
-            outfit = replace(outfit, started=replace(outfit.started, background=self._wants(order, outfit)))
+            outfit = await self._placed(outfit, order, parent.identity)
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -230,6 +236,14 @@ class AgentCrew:
             self._queue.put(item)
         self._roll.remember(ended)
 
+    async def _placed(self, outfit: Outfit, order: Order, parent: Identity) -> Outfit:
+        """In the background, or waited for."""
+        background = self._wants(order, outfit)
+        if background and parent.is_in_process:
+            await outfit.finish()
+            raise AgentRefused(_NOT_BESIDE_TEAMMATES)
+        return replace(outfit, started=replace(outfit.started, background=background))
+
     def _wants(self, order: Order, outfit: Outfit) -> bool:
         """Whether it is to run in the background."""
         wished = order.background or outfit.started.background or self.habits.always_background
@@ -245,9 +259,13 @@ class AgentCrew:
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
-    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+    async def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
-        self._emit(outfit.started)
+        try:
+            self._emit(outfit.started)
+        except StoreError:
+            await outfit.finish()
+            raise
         self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
@@ -264,33 +282,36 @@ class AgentCrew:
             witness.doing = ""
             if witness.used_shell:
                 witness.committed(await outfit.commits())
-            run.completion = self._completion(run, outfit, end, shift)
+            run.completion = self._recorded(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)
-        except StoreError as error:
-            self._unrecorded(run, outfit, error)
         finally:
             self._purse.ended(counted)
             self._over(run)
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
-        self._emit(AgentEnded(agent=run.id, completion=completion))
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
         work = await outfit.finish()
         if work is not None:
-            self._emit(WorkKept(agent=run.id, work=work))
             run.completion = completion = replace(completion, worktree=work)
+            # The repository knows of it too; whoever waits must hear of the end.
+            with suppress(StoreError):
+                self._emit(WorkKept(agent=run.id, work=work))
         if run.background and not run.notified:
             self._queue.put(notification(completion))
 
-    def _unrecorded(self, run: Run, outfit: Outfit, error: StoreError) -> None:
-        """Its end could not be written down. Whoever waits still hears of it, and their own record fails."""
-        end = Ending(status="failed", text="", detail=str(error))
-        run.completion = run.completion or self._completion(run, outfit, end, Shift(self._queue, bool))
-        if run.background:
-            self._queue.put(notification(run.completion))
+    def _recorded(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
+        """Where its end cannot be written down, whoever waits still hears of it; their own record fails."""
+        try:
+            completion = self._completion(run, outfit, end, shift)
+        except StoreError as error:
+            unkept = Ending(status="failed", text="", detail=str(error))
+            completion = self._completion(run, outfit, unkept, shift)
+        with suppress(StoreError):
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        return completion
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
@@ -310,6 +331,7 @@ class AgentCrew:
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
+        witness.flush()
         return Completion(
             id=identity,
             agent=run.id,
@@ -414,7 +436,7 @@ class AgentCrew:
                 if left.id not in outfit.delivered:
                     self._queue.put(left)
             self._post(item, said)
-            run = self._begin(outfit, newcomer, counted)
+            run = await self._begin(outfit, newcomer, counted)
         except BaseException:
             # What others said to it meanwhile waits until it can be resumed.
             while (waiting := self._queue.take(agent)) is not None:
@@ -453,6 +475,14 @@ class AgentCrew:
 
 def _noted(outfit: Outfit, note: str) -> Outfit:
     return replace(outfit, resolved=replace(outfit.resolved, notes=(*outfit.resolved.notes, note)))
+
+
+def _refuse_teammates_of(teammate: Identity, order: Order) -> None:
+    if teammate.is_teammate and order.name and (order.team or teammate.team):
+        raise AgentRefused(
+            "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
+            "agent of your own, or ask the lead for a teammate."
+        )
 
 
 def notification(completion: Completion) -> Item:

@@ -11,8 +11,8 @@ from shoal.core.ids import AgentId
 from shoal.core.ports import Results
 
 CHARACTERS_PER_TOKEN = 4
-_AROUND = 700
-"""Characters left for what stands around a report in a notification."""
+_AROUND = 1_600
+"""Characters left for what stands around a report in a notification: paths, what it did, what it took."""
 
 
 class Kept(Struct, frozen=True, kw_only=True):

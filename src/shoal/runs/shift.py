@@ -34,7 +34,7 @@ class Shift:
     async def work(self, this: Run, outfit: Outfit) -> Ending:
         """Expected ends are values, and so is a crash: whoever started the agent reads of it."""
         agent = outfit.agent
-        assume(agent.identity)
+        assume(agent.identity, agent.surroundings.workspace)
         try:
             return await self._worked(outfit)
         except asyncio.CancelledError:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shoal.core.agents import Evidence, Ran
 from shoal.core.events import Event, MessageAdded, RequestSettled, ToolFinished, ToolReturned, ToolStarted
 from shoal.core.usage import Usage
 
 Tell: TypeAlias = Callable[[Event], Awaitable[None]]
+Progress: TypeAlias = Callable[[str], Awaitable[None]]
 _COMMANDS = 20
 _FILES = 200
 
@@ -30,6 +32,7 @@ class Witness:
         "_files",
         "_previews",
         "_tell",
+        "_unwritten",
         "before_shell",
         "doing",
         "output",
@@ -44,13 +47,14 @@ class Witness:
         self.usage = Usage()
         self.requests = 0
         self.doing = ""
-        self.progress: Callable[[str], Awaitable[None]] | None = None
+        self.progress: Progress | None = None
         """Told what it is doing while somebody waits for it."""
         self.used_shell = False
         self.before_shell: Callable[[], None] | None = None
         """Called before the agent's first shell command."""
         self._tell = tell
         self._fd: int | None = None
+        self._unwritten: list[str] = []
         self._calls = self._failed = 0
         self._files: dict[str, None] = {}
         self._commits: tuple[str, ...] = ()
@@ -61,29 +65,40 @@ class Witness:
     def tool_calls(self) -> int:
         return self._calls
 
-    async def tell(self, event: Event) -> None:
-        match event:
-            case MessageAdded(by="model", message=message):
-                if message.text:
-                    self.write(f"{message.text}\n")
-            case ToolStarted(tool=tool, preview=preview, call=call):
-                self.doing = f"{tool} {preview}".rstrip()
-                self.write(f"· {self.doing}\n")
-                if tool == "Bash":
-                    self._begin_command(call, preview)
-                if self.progress is not None:
-                    await self.progress(self.doing)
-            case ToolReturned(tool="Bash", call=call, data=data):
-                self._ran(self._previews.pop(call, ""), data)
-            case ToolFinished(is_error=is_error):
-                self._calls += 1
-                self._failed += is_error
-            case RequestSettled(usage=usage):
-                self.usage = self.usage + usage
-                self.requests += 1
-            case _:
-                pass
+    def tell(self, event: Event) -> Awaitable[None]:
+        # Most events mean nothing here, and there are many: they get no coroutine of their own.
+        see = _SEEN.get(type(event))
+        if see is not None:
+            see(self, event)
+            if self.progress is not None and isinstance(event, ToolStarted):
+                return self._progressed(self.progress, event)
+        return self._tell(event)
+
+    async def _progressed(self, progress: Progress, event: ToolStarted) -> None:
+        await progress(self.doing)
         await self._tell(event)
+
+    def _said(self, event: MessageAdded) -> None:
+        if event.by == "model" and (text := event.message.text):
+            self.write(f"{text}\n")
+
+    def _began(self, event: ToolStarted) -> None:
+        self.doing = f"{event.tool} {event.preview}".rstrip()
+        self.write(f"· {self.doing}\n")
+        if event.tool == "Bash":
+            self._begin_command(event.call, event.preview)
+
+    def _returned(self, event: ToolReturned) -> None:
+        if event.tool == "Bash":
+            self._ran(self._previews.pop(event.call, ""), event.data)
+
+    def _finished(self, event: ToolFinished) -> None:
+        self._calls += 1
+        self._failed += event.is_error
+
+    def _settled(self, event: RequestSettled) -> None:
+        self.usage = self.usage + event.usage
+        self.requests += 1
 
     def changed(self, path: str) -> None:
         if len(self._files) < _FILES:
@@ -103,13 +118,24 @@ class Witness:
         )
 
     def write(self, text: str) -> None:
-        """Add to the output file. It is a view: one that cannot be written must not stop the work."""
+        """Add to the output file, together with what else is added before anybody else has a turn."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._unwritten.append(text)
+
+    def flush(self) -> None:
+        """The file is a view: one that cannot be written must not stop the work."""
+        if not self._unwritten:
+            return
+        text = "".join(self._unwritten)
+        self._unwritten.clear()
         with suppress(OSError):
             if self._fd is None:
                 self._fd = _opened(self.output)
             os.write(self._fd, text.encode("utf-8", "replace"))
 
     def close(self) -> None:
+        self.flush()
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):
@@ -126,6 +152,15 @@ class Witness:
         if isinstance(data, dict) and "exit_code" in data:
             self._commands = self._commands if self._commands is not None else deque(maxlen=_COMMANDS)
             self._commands.append(Ran(command=command, exit_code=data["exit_code"]))
+
+
+_SEEN: dict[type[Event], Callable[[Witness, Any], None]] = {
+    MessageAdded: Witness._said,
+    ToolStarted: Witness._began,
+    ToolReturned: Witness._returned,
+    ToolFinished: Witness._finished,
+    RequestSettled: Witness._settled,
+}
 
 
 def _opened(path: Path) -> int:

@@ -19,6 +19,14 @@ class MemoryTranscript:
     def close(self) -> None: ...
 
 
+class NoTranscript:
+    """For a conversation that is read again where it is: in memory."""
+
+    def append(self, entry: Entry) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class MemoryJournal:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

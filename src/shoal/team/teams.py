@@ -109,13 +109,7 @@ class SessionTeams:
         return led.name
 
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
-        if site.agent.is_teammate:
-            if order.name is not None or order.team is not None:
-                raise AgentRefused("A teammate cannot spawn teammates: leave name and team_name out.")
-            if order.background:
-                raise AgentRefused("A teammate cannot start agents in the background: wait for its report.")
-            return None
-        if order.name is None and order.team is None:
+        if site.agent.is_teammate or (order.name is None and order.team is None):
             return None
         if order.team is None and (self._led is None or not site.agent.is_lead):
             return None

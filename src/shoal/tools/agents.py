@@ -13,7 +13,7 @@ from shoal.core.requests import ToolSchema
 from shoal.core.teams import Spawned, Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
-from shoal.tools.messages import message_tool
+from shoal.tools.messages import Abroad, message_tool
 from shoal.wire.notices import NO_REPORT, evidence, report
 
 _T = TypeVar("_T")
@@ -49,9 +49,10 @@ class Shown(Struct, frozen=True, kw_only=True):
     """Whether leaving out the agent's type forks the caller."""
 
 
-def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown) -> tuple[Tool, ...]:
-    """`listing` tells the model which agents there are."""
-    return (_agent(crew, teams, listing, shown), message_tool(crew, teams), _list_agents(crew, teams))
+def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
+    """`listing` tells the model which agents there are; `abroad` sends to other sessions."""
+    sending = message_tool(crew, teams, abroad)
+    return (_agent(crew, teams, listing, shown), sending, _list_agents(crew, teams))
 
 
 def _agent(crew: Crew, teams: Teams, listing: str, shown: Shown) -> Tool:

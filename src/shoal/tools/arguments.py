@@ -46,20 +46,22 @@ def read_leniently(
     """The arguments by field, with `"5"` taken for 5; or a text that names everything wrong with them."""
     read: dict[str, Any] = {}
     problems: list[str] = []
+    # A tool may understand more than it shows the model.
+    shown: Mapping[str, Any] = schema.input_schema["properties"]
     for name, value in arguments.items():
         parameter = parameters.get(name)
         if parameter is None:
             problems.append(_unknown(name, schema.name, parameters))
             continue
         try:
-            read[parameter.field] = _value(value, parameter, schema.input_schema["properties"][name])
+            read[parameter.field] = _value(value, parameter, shown.get(name, {}))
         except _Unreadable as problem:
             problems.append(str(problem))
     for name, parameter in parameters.items():
         if name in arguments:
             continue
         if parameter.required:
-            problems.append(f"`{name}` is missing: {_expected(schema.input_schema['properties'][name])}.")
+            problems.append(f"`{name}` is missing: {_expected(shown.get(name, {}))}.")
         else:
             read.setdefault(parameter.field, parameter.default)
     if not problems:

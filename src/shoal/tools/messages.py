@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from shoal.core.agents import Crew, Reached
+from shoal.core.agents import OTHER_MACHINE, OTHER_SESSION, Crew, Reached
 from shoal.core.errors import AgentRefused, RecordError
+from shoal.core.identity import Identity
 from shoal.core.requests import ToolSchema
 from shoal.core.teams import Posted, Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
 
+Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
+"""Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
 _OLDER = ("type", "recipient", "content", "request_id", "approve")
 """Inputs of the older form: understood, but not shown."""
 
@@ -46,10 +49,10 @@ class _Letter(Struct, frozen=True, kw_only=True):
     summary: str
 
 
-def message_tool(crew: Crew, teams: Teams) -> Tool:
+def message_tool(crew: Crew, teams: Teams, abroad: Abroad) -> Tool:
     @tool(name="SendMessage", deadline=60)
     async def send_message(  # noqa: PLR0913, PLR0917 - two forms of the protocol
-        to: Annotated[str, "The name or id of an agent, team-lead, or * for everyone"] = "",
+        to: Annotated[str, "A name or id, team-lead, * for everyone, or uds:ID for another session"] = "",
         message: Annotated[
             str | dict[str, Any],
             "Text; or an object with type: shutdown_request {reason}, shutdown_response {request_id, "
@@ -71,11 +74,16 @@ def message_tool(crew: Crew, teams: Teams) -> Tool:
         if type is not None:
             older = {"request_id": request_id, "approve": approve, "content": content, "summary": summary}
             letter = _from_older(type, recipient or to, older)
+            if isinstance(letter, _Letter) and letter.to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+                # Rules about other sessions look at `to`.
+                letter = "Another session is reached with to and message."
         else:
             letter = _from_newer(to, message, summary)
         if isinstance(letter, str):
             return failed(letter)
         try:
+            if letter.to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+                return await _sent_abroad(letter, abroad, site)
             return await _sent(letter, crew, teams, site)
         except (AgentRefused, RecordError) as refusal:
             return failed(str(refusal))
@@ -97,6 +105,8 @@ def _with_hidden(made: FunctionTool) -> Tool:
 def _from_newer(to: str, message: str | dict[str, Any], summary: str | None) -> _Letter | str:
     if not to:
         return "Give to: the name of who is to get it."
+    if isinstance(message, dict) and to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+        return "Only text can be sent to another session."
     if isinstance(message, dict):
         body = _structured(message)
         return body if isinstance(body, str) else _Letter(to=to, message=body, summary="")
@@ -135,6 +145,12 @@ def _structured(message: dict[str, Any]) -> _Structured | str:
     except msgspec.ValidationError as error:
         return f"The message is none of the protocol's: {error}. Plain text is sent as text."
     return body
+
+
+async def _sent_abroad(letter: _Letter, abroad: Abroad, site: Site) -> Outcome:
+    assert isinstance(letter.message, str)
+    reached = await abroad(letter.to, letter.message, letter.summary, site.agent)
+    return _reached((reached,), letter.summary)
 
 
 async def _sent(letter: _Letter, crew: Crew, teams: Teams, site: Site) -> Outcome:

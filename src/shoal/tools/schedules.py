@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from shoal.core.errors import BadCron, ScheduleRefused
+from shoal.core.ids import LEAD
 from shoal.core.schedules import Due, Timetable
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
@@ -15,6 +16,7 @@ from shoal.tools.define import tool
 SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
 _LONGEST = 10_000
 _SHOWN = 80
+_NOT_YOURS = "Schedules are the lead's: an agent ends with its job. Name what to schedule in your report."
 
 
 def schedule_tools(timetable: Timetable, *, attended: bool) -> tuple[Tool, ...]:
@@ -35,6 +37,8 @@ def _create(timetable: Timetable, *, attended: bool) -> Tool:
     ) -> Outcome:
         """Have a prompt come to you at set times, as long as this session lives. It comes when you are not
         busy; times missed meanwhile come once. A schedule runs out after seven days."""
+        if site.agent.agent != LEAD:
+            return failed(_NOT_YOURS)
         try:
             made = timetable.make(site.agent.agent, cron, prompt, recurring=recurring)
         except (BadCron, ScheduleRefused) as refusal:
@@ -66,8 +70,13 @@ def _list(timetable: Timetable) -> Tool:
 
 def _delete(timetable: Timetable) -> Tool:
     @tool(name="CronDelete", deadline=10)
-    async def cron_delete(id: Annotated[str, "The id that CronCreate gave"]) -> Outcome:  # noqa: A002
+    async def cron_delete(
+        id: Annotated[str, "The id that CronCreate gave"],  # noqa: A002 - the protocol names it
+        site: Site,
+    ) -> Outcome:
         """End a schedule."""
+        if site.agent.agent != LEAD:
+            return failed(_NOT_YOURS)
         try:
             ended = timetable.delete(id)
         except ScheduleRefused as refusal:

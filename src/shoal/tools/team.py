@@ -13,6 +13,8 @@ from shoal.core.teams import Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
 
+TEAM_TOOLS = ("TeamCreate", "TeamDelete")
+
 
 def team_tools(teams: Teams) -> tuple[Tool, ...]:
     return (_create(teams), _delete(teams))

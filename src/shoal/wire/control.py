@@ -71,6 +71,14 @@ class Send(Command, frozen=True, tag="send"):
     text: str
 
 
+class Relay(Command, frozen=True, tag="relay"):
+    """What an agent of another session says to the lead. It is not a person's word."""
+
+    sender: str
+    text: str
+    summary: str = ""
+
+
 _COMMANDS: Any = reduce(or_, Command.__subclasses__())
 
 

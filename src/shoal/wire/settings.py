@@ -100,16 +100,20 @@ class Own(Struct, frozen=True, kw_only=True):
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
+    agent_cwd: bool = False
+    """Whether the model is told that it can choose the directory an agent works in."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
     """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
-    forks: bool = False
-    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     stuck_after: Seconds = 60.0
     """Seconds of silence after which a background command whose last line asks for something is told of."""
+    forks: bool = False
+    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    file_leases: tuple[str, ...] = ()
+    """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     durable: bool = False

@@ -6,6 +6,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -60,14 +61,18 @@ class LocalWorkspace:
         self._checkpoints = checkpoints
         self._changed = changed
         self._turn = 0
+        self.guard: Callable[[Path], None] | None = None
+        """Asked before a file is written; refuses with `WorkspaceError`."""
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
 
     def beside(self, changed: Callable[[int, Path], None]) -> LocalWorkspace:
-        """Another agent's view of the same files: it has read nothing yet."""
-        return LocalWorkspace(
-            self._root, granted=self._granted, cwd=self._cwd, checkpoints=self._checkpoints, changed=changed
-        )
+        """Another agent's view of the same files, held to the same places: it has read nothing yet."""
+        other = copy(self)
+        other._changed = changed
+        other._seen = {}
+        other._contents = OrderedDict()
+        return other
 
     def know(self, other: LocalWorkspace) -> None:
         """Count as read what the agent of the other one has read, as its fork has."""
@@ -157,6 +162,8 @@ class LocalWorkspace:
 
     def write(self, path: Path, content: bytes) -> None:
         real = _real(path)
+        if self.guard is not None:
+            self.guard(real)
         if os.path.lexists(real):
             before, state = _content(real)
             self._refuse_stale(real, before, state, intended=content)

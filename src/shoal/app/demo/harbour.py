@@ -1,8 +1,9 @@
-"""The demo's project, laid out as real files, and what became of it."""
+"""The demo's project, laid out as real files in a git repository, and what became of it."""
 
 from __future__ import annotations
 
 import difflib
+import subprocess
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-TASK = "The tests of this project fail. Find out why and fix the code, not the tests."
+from shoal.core.errors import WorktreeError
+
+TASK = "The tests of this project fail. Have the code repaired, not the tests."
 TESTS = ("python3", "-m", "unittest", "-q")
 _SUFFIX = ".txt"
 """Keeps the project's files from being taken for code of the package they are shipped in."""
@@ -29,6 +32,22 @@ def lay_out(directory: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as file:
             file.write(content)
+
+
+def put_under_git(directory: Path) -> None:
+    """As a repository with one commit. Raises `WorktreeError` where git is missing or fails."""
+    for words in (
+        ("init", "-q", "."),
+        ("symbolic-ref", "HEAD", "refs/heads/main"),
+        ("add", "-A"),
+        ("commit", "-q", "-m", "A small harbour"),
+    ):
+        try:
+            done = subprocess.run(("git", *words), cwd=directory, capture_output=True, check=False, text=True)
+        except FileNotFoundError:
+            raise WorktreeError("The demo's agents work in git worktrees. Install git first.") from None
+        if done.returncode:
+            raise WorktreeError(f"git {words[0]} failed in the demo's project: {done.stderr.strip()}")
 
 
 def changes(directory: Path) -> list[Changed]:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sysconfig
-import tempfile
-from importlib.resources import files
-from pathlib import Path
+import re
+from importlib.resources import as_file, files
 
 from shoal.core.clock import SystemClock
+from shoal.core.requests import Request
 from shoal.core.usage import ModelCard, Price
-from shoal.models.scripted import ScriptedModel
+from shoal.models.scripted import Line, Sayable, ScriptedModel, asked
+from shoal.wire.script import Step, Steps, read_script
 
-PACE = 0.07
+PACE = 0.06
 """Seconds per word."""
 CARD = ModelCard(
     id="scripted", provider="scripted", price=Price(input=3.0, output=15.0), window=200_000, max_output=8_192
 )
-"""With a price as hosted models have it, so that the demo shows what such a run would cost."""
+"""With an invented price, so that the demo shows what is told of costs."""
+_ENDED = re.compile(r"<status>(\w+)</status>\s*<summary>Agent .*?\((\w+)\)")
 
 
 class _NoWaiting(SystemClock):
@@ -26,18 +26,35 @@ class _NoWaiting(SystemClock):
         await asyncio.sleep(0)
 
 
-def mind(*, fast: bool) -> ScriptedModel:
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as script:
-        script.write(_script())
-        script.flush()
-        if fast:
-            return ScriptedModel.from_file(Path(script.name), card=CARD, clock=_NoWaiting())
-        return ScriptedModel.from_file(Path(script.name), card=CARD, pace=PACE)
+def mind(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
+    """`agents` are those that the script starts."""
+    with as_file(files("shoal.app.demo") / "script.toml") as script:
+        steps = Steps(read_script(script, Step))
+
+    def think(request: Request) -> Sayable:
+        step = steps.take(asked(request))
+        if step is None:
+            return _of_the_ended(request, agents)
+        return Line(content=step.content, delay=step.delay)
+
+    if fast:
+        return ScriptedModel(think, card=CARD, clock=_NoWaiting())
+    return ScriptedModel(think, card=CARD, pace=PACE)
 
 
-def _script() -> str:
-    """Where searching is not installed, an agent does without it, and so does the script."""
-    text = (files("shoal.app.demo") / "script.toml").read_text(encoding="utf-8")
-    if shutil.which("rg") or shutil.which("rg", path=sysconfig.get_path("scripts")):
-        return text
-    return "\n".join(line for line in text.splitlines() if 'name = "Grep"' not in line)
+def _of_the_ended(request: Request, agents: tuple[str, ...]) -> str:
+    """What the lead says about the notifications it was given so far."""
+    told = {kind: status for message in request.messages for status, kind in _ENDED.findall(message.text)}
+    if not told:
+        return "Something is not as I was told it would be, so I stop."
+    if lost := [name for name in told if told[name] != "completed"]:
+        return f"{_named(lost)} did not get through."
+    at_work = [name for name in agents if name not in told]
+    if not at_work:
+        return "All three are repaired, tested and committed, each on its own branch."
+    newest = [kind for _, kind in _ENDED.findall(request.messages[-1].text)]
+    return f"{_named(newest)} done, {' and '.join(at_work)} still at work."
+
+
+def _named(agents: list[str]) -> str:
+    return " and ".join(agents).capitalize()

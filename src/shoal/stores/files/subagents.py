@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import LEAD, AgentId, EntryId
-from shoal.stores.files.places import write_whole
+from shoal.stores.files.places import create_new
 from shoal.stores.files.sessions import Loaded, lines_up_to, read_session
 from shoal.wire.transcript import Read
 
@@ -46,7 +46,8 @@ def meta_path(transcript: Path) -> Path:
 
 
 def remember(transcript: Path, facts: Remembered) -> None:
-    write_whole(meta_path(transcript), msgspec.json.encode(facts))
+    """Before the transcript begins: what a crash leaves half written belongs to an agent that never was."""
+    create_new(meta_path(transcript), msgspec.json.encode(facts))
 
 
 def subagent_path(directory: Path, agent: AgentId) -> Path:

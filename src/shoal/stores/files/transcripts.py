@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.core.clock import iso
 from shoal.core.entries import Entry
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import append_line, make_private, unwritable
+from shoal.stores.files.places import append_line, open_below, unwritable
 from shoal.wire.content import load
 from shoal.wire.transcript import Lines
 
@@ -56,9 +56,8 @@ class FileTranscript:
                 os.close(fd)
 
     def _open(self, at: int) -> int:
-        make_private(self.path.parent)
         try:
-            fd = os.open(self.path, _FLAGS, 0o600)
+            fd = open_below(self.path, _FLAGS)
         except OSError as error:
             raise unwritable(self.path, error) from error
         try:

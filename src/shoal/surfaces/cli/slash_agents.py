@@ -25,9 +25,8 @@ async def agents(talk: Talk, words: str) -> None:
         case []:
             _list(talk)
         case ["stop", "all"]:
-            stopped = await talk.session.stop_agents()
-            ids = named(each.agent for each in stopped)
-            talk.telling.note(f"Stopped: {ids}." if stopped else "No agent is at work.")
+            stopped = await talk.session.stop_all()
+            talk.telling.note(f"Stopped: {named(stopped.ids)}." if stopped.ids else "Nothing is at work.")
         case ["stop", task]:
             what = await talk.session.stop_task(_meant(talk, task))
             talk.telling.note(f"Stopped {task}: {one_line(what)}")

@@ -1,0 +1,78 @@
+"""A lead starts agents in the background; the program reads what each reports, and asks one for more.
+
+Runs offline, in a home of its own: the models' words are scripted, the agents, their files and their
+transcripts are real. Try it: python examples/agents.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import shoal
+from shoal.core.ids import Ids
+from shoal.core.messages import ToolUse
+from shoal.core.requests import Request
+
+FILES = {"poem.txt": "Roses are red\nViolets are blue\n", "list.txt": "bread\nmilk\ncheese\n"}
+ids = Ids()
+
+
+def call(tool: str, /, **arguments: object) -> ToolUse:
+    return ToolUse(id=ids.short(), name=tool, input=arguments)
+
+
+def reader(file: str) -> ToolUse:
+    """How a model starts an agent in the background; the name is what it is reached by."""
+    job = {"description": f"Read {file}", "prompt": f"Count the lines of {file}"}
+    return call("Agent", name=Path(file).stem, run_in_background=True, **job)
+
+
+def mind(request: Request) -> str | list[ToolUse]:
+    """Stands in for a model: the lead sends a reader to each file, a reader reads it and says what it saw."""
+    first, last = request.messages[0].text, request.messages[-1].text
+    if not first.startswith("Count"):
+        return [reader(file) for file in FILES] if last == first else "The readers tell it themselves."
+    file = first.split()[-1]
+    lines = FILES[file].splitlines()
+    if last == first:
+        return [call("Read", file_path=file)]
+    return f"{file} begins with {lines[0]!r}." if last else f"{file} has {len(lines)} lines."
+
+
+def told(event: shoal.events.Event) -> None:
+    """What any agent of the session does arrives here, in turns and between them."""
+    match event:
+        case shoal.events.AgentStarted(name=name, resumed=resumed):
+            print(f"{name} {'goes on' if resumed else 'starts'}")
+        case shoal.events.AgentEnded(completion=done):
+            print(f"{done.name} {done.status}: {done.text} ({done.evidence.tool_calls} tool calls)")
+
+
+async def turns(session: shoal.Session, prompt: str | None = None) -> None:
+    """One for the prompt, and those that come by themselves until no agent is at work any more."""
+    turn = session.run(prompt) if prompt else await session.next_turn()
+    while turn is not None:
+        async for _ in turn:
+            pass
+        turn = await session.next_turn()
+
+
+async def main(project: Path) -> None:
+    for file, content in FILES.items():
+        (project / file).write_text(content)
+    async with shoal.open(cwd=project, model=shoal.ScriptedModel(mind)) as session:
+        session.watch(told)
+        await turns(session, "How long are the files?")
+        # It has ended, so this resumes it with all it knew.
+        await session.send("list", "And how does it begin?")
+        await turns(session)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["SHOAL_HOME"] = f"{place}/home"
+        (Path(place) / "project").mkdir()
+        asyncio.run(main(Path(place) / "project"))

@@ -1,0 +1,46 @@
+"""Tells when a provider answers as another model than the one that was asked."""
+
+from __future__ import annotations
+
+import re
+
+from shoal.core.events import Event, RequestFailed, RequestSent, RequestSettled
+from shoal.core.ids import RequestId
+
+_FORM = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
+"""What a provider adds to a name: the date of a snapshot, a version, or that it is the latest."""
+
+
+class Answering:
+    """Looks at every event of a session; each pair of models is told of once."""
+
+    def __init__(self) -> None:
+        self._asked: dict[RequestId, str] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def look(self, event: Event) -> str | None:
+        """A sentence for the person, where there is something to tell."""
+        match event:
+            case RequestSent(request=request, model=model):
+                self._asked[request] = model
+            case RequestFailed(request=request):
+                self._asked.pop(request, None)
+            case RequestSettled(request=request, model=answered):
+                asked = self._asked.pop(request, answered)
+                if not is_same_model(asked, answered) and (asked, answered) not in self._told:
+                    self._told.add((asked, answered))
+                    return f"Asked for the model {asked}, the provider answers as {answered}."
+            case _:
+                pass
+        return None
+
+
+def is_same_model(asked: str, answered: str) -> bool:
+    """Whether the answer's id is that of the question, or a longer form of it."""
+    if not answered:
+        return True
+    wanted = asked.removesuffix("-latest").removesuffix(":latest").lower()
+    got = answered.lower()
+    if "/" not in got:
+        wanted = wanted.rpartition("/")[2]
+    return got.startswith(wanted) and _FORM.fullmatch(got[len(wanted) :]) is not None

@@ -1,0 +1,175 @@
+"""The demo's run on a screen: the lead's words, what each agent does as it does it, and who is at work."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.session import Session
+from shoal.core.agents import Completion
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    AssistantSaid,
+    Event,
+    Finished,
+    Heard,
+    Noted,
+    RequestFailed,
+    ToolFinished,
+    ToolReturned,
+    ToolStarted,
+)
+from shoal.core.ids import LEAD
+from shoal.core.messages import result_text
+from shoal.surfaces.cli.activity import Activity
+from shoal.surfaces.cli.agent_rows import agent_rows, agent_words, colour
+from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.outcomes import outcome
+from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
+from shoal.surfaces.cli.progress import LiveRows
+from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.cli.standing import Standing, Standings
+from shoal.surfaces.cli.telling import Telling
+
+_NAMES = 6
+"""Columns of the longest name, so that what agents do stands in a column."""
+
+
+class _Call(Struct):
+    preview: str
+    words: str = ""
+    style: str = ""
+
+
+class _Line(Struct, frozen=True):
+    color: str
+    parts: tuple[tuple[str, str], ...]
+
+
+class Show:
+    """Tells what the lead and its agents do, in turns and between them."""
+
+    def __init__(self, screen: Screen, session: Session) -> None:
+        self._screen = screen
+        self._session = session
+        self._clock = session.agent.clock
+        self._since = self._clock.monotonic()
+        self._feed = Feed(session)
+        self._standings = Standings()
+        self._telling = Telling(screen, standings=self._standings)
+        self._activity = Activity(self._clock)
+        self._calls: dict[str, _Call] = {}
+        self._noted: set[str] = set()
+        self._speaking = self._spoken = False
+        """Whether the lead is in the middle of its words, or spoke last: then a line is left free."""
+        self._held: list[_Line] = []
+        """Lines of agents that wait until the lead has said its words."""
+        self.worktrees: set[Path] = set()
+        """Directories that hold those of the agents."""
+        self.completions: list[Completion] = []
+
+    @property
+    def seconds(self) -> float:
+        return self._clock.monotonic() - self._since
+
+    async def run(self, task: str) -> Finished:
+        rows = LiveRows(self._screen, self._rows)
+        try:
+            async with asyncio.TaskGroup() as group:
+                telling = group.create_task(self._tell())
+                finished = await self._turns(task)
+                telling.cancel()
+            self._catch_up()
+        finally:
+            rows.close()
+            self._feed.close()
+        return finished
+
+    async def _turns(self, task: str) -> Finished:
+        turn = self._session.run(task)
+        while True:
+            async for event in turn:
+                if isinstance(event, Finished):
+                    finished = event
+            following = await self._session.next_turn() if finished.reason == "done" else None
+            if following is None:
+                return finished
+            turn = following
+
+    async def _tell(self) -> None:
+        while True:
+            self._catch_up()
+            await self._feed.news()
+
+    def _catch_up(self) -> None:
+        for event in self._feed.taken():
+            it = self._standings.hear(event, self._clock.monotonic())
+            self._activity.hear(event)
+            if event.agent == LEAD:
+                self._hear_lead(event)
+            else:
+                self._hear_agent(event, it)
+
+    def _hear_lead(self, event: Event) -> None:
+        match event:
+            case ToolStarted(tool="Agent") | ToolReturned(tool="Agent") | ToolFinished(tool="Agent"):
+                # That an agent started is told in a line of the agent's own.
+                return
+            case Noted(text=text) if text.partition(":")[0] in self._noted:
+                # Each agent's own sandbox says the same of this machine, for reasons of its own place.
+                return
+            case Noted(text=text):
+                self._noted.add(text.partition(":")[0])
+            case ToolStarted():
+                self._spoken = False
+            case Heard(kind="text"):
+                self._speaking = self._spoken = True
+            case AssistantSaid() | RequestFailed() | Finished():
+                self._speaking = False
+            case _:
+                pass
+        self._telling.hear(event)
+        self._write_held()
+
+    def _hear_agent(self, event: Event, it: Standing) -> None:
+        match event:
+            case AgentStarted(cwd=cwd):
+                self.worktrees.add(Path(cwd).parent)
+            case AgentEnded(completion=completion):
+                self.completions.append(completion)
+            case ToolStarted(call=call, tool=tool, preview=preview):
+                self._calls[call] = _Call(f"{tool} {one_line(preview)}")
+            case ToolReturned(call=call, tool=tool, result=result, data=data) if call in self._calls:
+                told = self._calls[call]
+                told.words, told.style = outcome(tool, result_text(result), data, is_error=result.is_error)
+            case ToolFinished(call=call) if call in self._calls:
+                self._did(it, self._calls.pop(call))
+            case _:
+                pass
+        if (words := agent_words(event, it)) is not None:
+            self._held.append(_Line(colour(it.color), ((words, ""),)))
+        self._write_held()
+
+    def _did(self, it: Standing, call: _Call) -> None:
+        who, style = f"{it.who:<{_NAMES}} ", colour(it.color)
+        room = max(self._screen.columns - 2 - width(who) - 2 - width(call.words), 12)
+        parts = ((who, style), (cut(call.preview, room), DIM), (f"  {call.words}", call.style))
+        self._held.append(_Line(style, parts))
+
+    def _write_held(self) -> None:
+        while self._held and not self._speaking:
+            line = self._held.pop(0)
+            with self._telling.aside():
+                self._screen.write("\n" if self._spoken else "")
+                self._spoken = False
+                for text, style in (("● ", line.color), *line.parts, ("\n", "")):
+                    self._screen.write(text, style)
+
+    def _rows(self, columns: int) -> list[str]:
+        colours = self._screen.colours
+        lead = [painted(self._activity.line(columns), DIM, colours=colours)] if self._session.busy else []
+        agents = agent_rows(self._standings.at_work(), self._clock.monotonic(), columns, colours=colours)
+        return ["", *lead, *agents]

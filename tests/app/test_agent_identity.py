@@ -1,0 +1,124 @@
+"""Code deep inside a tool knows which agent it serves, however many run in the process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from cast import Gate, agent, cast, use
+from crew_rig import drain, opened, starts
+from shoal.core.ids import AgentId, SessionId
+
+AGENTS = 100
+
+
+def whoami() -> tuple[str, str | None, str]:
+    me = shoal.current_identity()
+    return me.agent, me.team, str(shoal.current_cwd())
+
+
+@pytest.mark.spec("RUN-10", "RUN-13")
+async def test_a_hundred_agents_at_once_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    for n in range(AGENTS):
+        (tmp_path / f"d{n}").mkdir()
+    told: dict[str, set[tuple[str, str | None, str]]] = {}
+    met = threading.Barrier(8)
+    here = 0
+    all_here = asyncio.Event()
+
+    @shoal.tool(name="Deep", deadline=None)
+    async def deep(site: shoal.Site) -> str:
+        """Say who one is: at once, in a task, in a thread, and in a task after all others came."""
+        nonlocal here
+        seen = told.setdefault(site.agent.agent, set())
+        seen.add(whoami())
+        here += 1
+        if here == AGENTS:
+            all_here.set()
+
+        async def later() -> None:
+            async with asyncio.timeout(30):
+                await all_here.wait()
+            seen.add(whoami())
+            seen.add(await asyncio.to_thread(whoami))
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(later())
+        return "said"
+
+    @shoal.tool(name="Plain", deadline=None)
+    def plain(site: shoal.Site) -> str:
+        """Say who one is from a thread, while others are in theirs."""
+        if int(Path(whoami()[2]).name[1:]) < met.parties:
+            met.wait(timeout=30)
+        told[site.agent.agent].add(whoami())
+        return "said"
+
+    calls = [agent(f"child {n}", f"c{n}", cwd=f"d{n}") for n in range(AGENTS)]
+    model = cast(lead=[calls, "end"], child=[use("Deep"), use("Plain"), "done"])
+    own = {"max_concurrent": AGENTS}
+    options: dict[str, Any] = {"own": own, "tools": [deep, plain], "team": "roof"}
+    async with opened(tmp_path, model, **options) as session:
+        async with asyncio.timeout(60):
+            await drain(session.run("lead"))
+    began = {each.agent: {(each.agent, "roof", each.cwd)} for each in starts(session)}
+    assert len(began) == AGENTS
+    assert told == began
+
+
+@pytest.mark.spec("RUN-13")
+def test_whose_work_it_is_and_which_run_does_it_are_two_things() -> None:
+    with pytest.raises(LookupError):
+        shoal.current_identity()
+    lead = shoal.Identity(session=SessionId("s"), team="roof")
+    mate = shoal.Identity(
+        session=SessionId("s"),
+        agent=AgentId("ann@roof"),
+        name="ann",
+        team="roof",
+        color="blue",
+        teammate="in-process",
+        parent_session=SessionId("s"),
+        plan_required=True,
+    )
+    helper = shoal.Identity(session=SessionId("s"), agent=AgentId("a1"), team="roof", kind="Explore", depth=2)
+    with shoal.acting_as(lead):
+        assert shoal.current_identity().is_lead
+        with shoal.acting_as(mate):
+            me = shoal.current_identity()
+            assert (me.is_lead, me.is_teammate, me.is_in_process) == (False, True, True)
+            assert (me.name, me.team, me.color, me.plan_required) == ("ann", "roof", "blue", True)
+            with shoal.acting_as(helper):
+                assert shoal.current_identity() is helper
+                assert shoal.current_member() is mate
+                assert not helper.is_teammate
+                assert not helper.is_lead
+            assert shoal.current_identity() is mate
+        assert shoal.current_member() is lead
+    with pytest.raises(LookupError):
+        shoal.current_member()
+
+
+@pytest.mark.spec("RUN-13")
+async def test_a_session_tells_whether_agents_work_and_when_they_are_idle(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(lead=[agent("child", "c1", run_in_background=True), "end"], child=[use("Gate"), "done"])
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        assert not session.any_alive
+        await drain(session.run("lead"))
+        await gate.wait()
+        assert session.any_working
+        assert session.any_alive
+        idle = asyncio.create_task(session.agents_idle())
+        await asyncio.sleep(0)
+        assert not idle.done()
+        gate.opened.set()
+        async with asyncio.timeout(10):
+            await idle
+        assert not session.any_working
+        assert not session.any_alive

@@ -1,0 +1,139 @@
+"""The model that an agent asks, as its provider's server sees it, and the one that answers."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cast import all_turns, recorded
+from crew_rig import drain, opened, starts
+from shoal.app.answering import is_same_model
+from shoal.core.events import Noted, RequestSettled
+from shoal.core.messages import Text
+from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.ledger import usage_of
+from shoal.testing import Answer, MockServer, call, chat_server, messages_server
+
+LEADS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-sol", "ollama": "qwen3:8b"}
+"""A lead's model by provider, as the server is to be asked for it."""
+PATHS = ("foreground", "background", "resumed")
+
+
+def _texts(body: dict[str, Any]) -> str:
+    first = next(each for each in body["messages"] if each["role"] == "user")
+    content = first["content"]
+    return content if isinstance(content, str) else content[0]["text"]
+
+
+def mind(lead: list[Any]) -> Any:
+    """The lead says its lines, one after the other; every child is done at once."""
+
+    def think(body: dict[str, Any]) -> Any:
+        if not _texts(body).startswith("lead"):
+            return "done"
+        spoken = sum(each["role"] == "assistant" for each in body["messages"])
+        line = lead[min(spoken, len(lead) - 1)]
+        return line() if callable(line) else line
+
+    return think
+
+
+def asked_by_children(server: MockServer) -> list[str]:
+    return [each.body["model"] for each in server.requests if not _texts(each.body).startswith("lead")]
+
+
+@pytest.mark.spec("USR-14", "DEF-06")
+@pytest.mark.parametrize("provider", LEADS)
+@pytest.mark.parametrize("level", ["env", "call", "definition", "inherit"])
+async def test_every_child_asks_the_right_model_of_the_right_server(
+    tmp_path: Path, level: str, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where something is wished for the lead runs elsewhere, and every weaker wish is for another model.
+    elsewhere = "openai" if provider == "anthropic" else "anthropic"
+    on = provider if level == "inherit" else elsewhere
+    wishes = ["definition", "call", "env"]
+    said = wishes[: wishes.index(level) + 1] if level != "inherit" else []
+    wish = {each: f"{provider if each == level else elsewhere}:for-{each}:1b" for each in said}
+    more: dict[str, Any] = {"model": wish["call"]} if "call" in wish else {}
+    agents = {"one": {"description": "d", "prompt": "p", "model": wish.get("definition", "inherit")}}
+
+    def start(n: int, **how: Any) -> Any:
+        return call("Agent", description="d", prompt=f"child {n}", subagent_type="one", **more, **how)
+
+    lines = [
+        start(1),
+        start(2, run_in_background=True),
+        "told",
+        "heard",
+        lambda: call("SendMessage", to=first, message="go on", summary="more of it"),
+        "wait",
+        "end",
+    ]
+    servers = {"anthropic": messages_server, "openai": chat_server, "ollama": chat_server}
+    async with AsyncExitStack() as stack:
+        up = {name: await stack.enter_async_context(made(mind(lines))) for name, made in servers.items()}
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", up["anthropic"].url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{up['openai'].url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
+        monkeypatch.setenv("OLLAMA_HOST", up["ollama"].url)
+        if "env" in wish:
+            monkeypatch.setenv("SHOAL_SUBAGENT_MODEL", wish["env"])
+        lead = f"{on}:{LEADS[on]}"
+        async with opened(tmp_path, lead, agents=agents) as session:
+            await all_turns(session)
+        first = starts(session)[0].agent
+        async with opened(tmp_path, lead, agents=agents, resume=session.id) as session:
+            await all_turns(session, "go on with the first")
+        wanted = LEADS[on] if level == "inherit" else f"for-{level}:1b"
+        assert [each.resumed for each in starts(session)] == [False, False, True]
+        asked = {name: asked_by_children(server) for name, server in up.items()}
+    assert asked == {name: [wanted] * len(PATHS) if name == provider else [] for name in up}
+
+
+@pytest.mark.spec("USR-14")
+async def test_the_model_that_answers_is_on_the_record_and_another_than_asked_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter(["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"])
+
+    def think(_: object) -> Answer:
+        return Answer(content=(Text(text="hi"),), model=next(said))
+
+    async with chat_server(think) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
+        async with opened(tmp_path, "openai:gpt-6-sol") as session:
+            for n in range(3):
+                await drain(session.run(f"prompt {n}"))
+    events = recorded(session)
+    settled = [event.model for event in events if isinstance(event, RequestSettled)]
+    assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
+    notes = [event.text for event in events if isinstance(event, Noted) and "answers as" in event.text]
+    assert notes == ["Asked for the model gpt-6-sol, the provider answers as cheaper-one."]
+    journal = session.parts.journal
+    assert isinstance(journal, FileJournal)
+    assert set(usage_of(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "same"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06", True),
+        ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", True),
+        ("anthropic/claude-opus-4.8", "claude-opus-4.8", True),
+        ("qwen3", "qwen3:latest", True),
+        ("m", "", True),
+        ("gpt-5", "gpt-5-mini", False),
+        ("claude-opus-4", "claude-opus-4-8", False),
+        ("claude-opus-5-5", "claude-haiku-5-5", False),
+    ],
+)
+def test_a_longer_form_of_a_name_is_the_same_model_and_a_relative_is_not(
+    asked: str, answered: str, same: bool
+) -> None:
+    assert is_same_model(asked, answered) is same
