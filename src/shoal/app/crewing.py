@@ -124,7 +124,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
     )
     abroad = Abroad(ground.settings.home).send
     agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
-    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells)):
+    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams)):
         tools[tool.schema.name] = tool
     return crew, teams
 

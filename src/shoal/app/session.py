@@ -286,6 +286,8 @@ class Session:
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON)
             return shell.command
+        if await self.parts.teams.end(task, STOPPED_BY_PERSON):
+            return task
         return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
 
     async def stop_agents(self) -> tuple[Glimpse, ...]:

@@ -15,7 +15,7 @@ from shoal.core.bodies import (
     ShutdownRequest,
 )
 from shoal.core.decisions import Mode
-from shoal.core.errors import RecordError
+from shoal.core.errors import ShoalError
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
@@ -122,8 +122,8 @@ class LeadMail:
             else:
                 answer = await self._plan(body)
             await self._office.post_body(LEAD_NAME, mail.sender, answer)
-        except RecordError as error:
-            self._on.note(f"The answer to a request of {mail.sender} could not be posted: {error}")
+        except ShoalError as error:
+            self._on.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
             # Withdrawn: who asked does not wait any more. The task itself is at its end.
             self._company.settled(mail.id)

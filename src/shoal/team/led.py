@@ -347,12 +347,18 @@ class LedTeam:
             for name in (LEAD_NAME, *(post.member.name for post in posts)):
                 if await self._room.holds_more(name):
                     return False
-            if any(post.member.may_claim for post in posts):
-                tasks = {task.id: task for task in await self._board.list()}
-                if claimable(tasks):
-                    return False
+            if any(post.member.may_claim for post in posts) and await self._has_claimable():
+                return False
             if version == self._version:
                 return True
+
+    async def _has_claimable(self) -> bool:
+        try:
+            return bool(claimable({task.id: task for task in await self._board.list()}))
+        except ShoalError as error:
+            # Nobody can take a task from it then either.
+            self._on.note(f"The board of {self.name} cannot be read: {error}")
+            return False
 
     def refuse_stranger(self, name: str) -> AgentRefused:
         return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Container
 from typing import TypeAlias
 
 from shoal.core.clock import Clock
-from shoal.core.errors import LockUnavailable, NoSuchInbox, NoSuchTeam, RecordError
+from shoal.core.errors import LockUnavailable, NoSuchInbox, NoSuchTeam, RecordError, StoreError
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName
 from shoal.core.record import Mailboxes
@@ -20,7 +20,7 @@ Bring: TypeAlias = Callable[[Mail], Awaitable[bool]]
 """Whether it is settled with that; else `settled` is called when it is."""
 _BATCH = 64
 _PAUSE = 1.0
-"""Seconds until a lock that could not be had is tried again."""
+"""Seconds until what could not be read or written is tried again."""
 
 
 class Mailroom:
@@ -48,7 +48,7 @@ class Mailroom:
                         self._owners[mail.id] = owner
                         if mail.id in delivered or await bring(mail):
                             self.settled(mail.id)
-                except LockUnavailable as error:
+                except (LockUnavailable, StoreError) as error:
                     self._report(f"The mail of {owner} waits: {error}")
                     await self._clock.sleep(_PAUSE)
         except (NoSuchTeam, NoSuchInbox):
@@ -63,7 +63,7 @@ class Mailroom:
             return False
         try:
             mails = await self._boxes.take(owner, limit=_BATCH + len(brought))
-        except (NoSuchTeam, NoSuchInbox):
+        except (RecordError, StoreError):
             return False
         return any(mail.id not in brought for mail in mails)
 
@@ -90,7 +90,7 @@ class Mailroom:
             ids = self._due.pop(owner)
             try:
                 await self._boxes.mark(owner, ids)
-            except LockUnavailable:
+            except (LockUnavailable, StoreError):
                 self._due.setdefault(owner, set()).update(ids)
                 done = False
             except RecordError:

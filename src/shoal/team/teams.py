@@ -197,6 +197,13 @@ class SessionTeams:
         await led.office.post_body(LEAD_NAME, found, body)
         return found
 
+    async def stop(self, name: str, site: Site) -> bool:
+        if self._led is None or self._led.find(name) is None:
+            return False
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead ends teammates.")
+        return await self.end(name, "it was stopped by team-lead")
+
     def members(self) -> tuple[Teammate, ...]:
         return () if self._led is None else self._led.members()
 
@@ -218,6 +225,15 @@ class SessionTeams:
             return None
         await self._led.office.post_text(AgentName(PERSON), found, text, kind="notice")
         return Reached(to=self._led.agent_of(found), name=found, how="queued")
+
+    async def end(self, name: str, why: str) -> bool:
+        """End a teammate at once; False where there is none of that name."""
+        led = self._led
+        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
+        if led is None or post is None:
+            return False
+        await led.end(post, why)
+        return True
 
     @property
     def working(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from shoal.core.errors import AgentRefused, RecordError
@@ -12,6 +13,7 @@ from shoal.core.roster import Team
 from shoal.core.teams import Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
+from shoal.wire.roster import team_bytes
 
 TEAM_TOOLS = ("TeamCreate", "TeamDelete")
 
@@ -58,28 +60,13 @@ def _delete(teams: Teams) -> Tool:
 async def _created(made: Awaitable[Team], wished: str) -> Outcome:
     team = await made
     renamed = "" if team.name == wished else f" The name {wished} was taken."
-    lead = team.members[0]
     return Outcome(
         content=f"You lead the team {team.name} now.{renamed} TaskCreate puts work on its board; Agent with "
         "name starts a member.",
         data={
             "team_name": team.name,
             "lead_agent_id": team.lead_agent_id,
-            "config": {
-                "name": team.name,
-                "description": team.description,
-                "createdAt": team.created_at,
-                "leadAgentId": team.lead_agent_id,
-                "leadSessionId": team.lead_session_id,
-                "members": [
-                    {
-                        "agentId": lead.agent_id,
-                        "name": lead.name,
-                        "agentType": lead.agent_type,
-                        "cwd": lead.cwd,
-                    }
-                ],
-            },
+            "config": msgspec.json.decode(team_bytes(team)),
         },
     )
 
