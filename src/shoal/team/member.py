@@ -115,7 +115,7 @@ class Member:
 
     async def live(self) -> Ending:
         """Until it is ended; expected ends are values, and so is a crash."""
-        assume(self.agent.identity)
+        assume(self.agent.identity, self.agent.surroundings.workspace)
         try:
             while True:
                 await self._wake()
