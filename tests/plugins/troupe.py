@@ -24,8 +24,8 @@ def speaker(request: Request) -> str:
     return found.group(1) if found else "lead"
 
 
-def troupe(**parts: Sequence[Line]) -> ScriptedModel:
-    """Each says its part line by line, and its last line again and again."""
+def troupe(pace: float = 0.0, /, **parts: Sequence[Line]) -> ScriptedModel:
+    """Each says its part line by line, and its last line again and again; `pace` is seconds a word."""
 
     def mind(request: Request) -> Sayable:
         part = parts[speaker(request)]
@@ -33,7 +33,7 @@ def troupe(**parts: Sequence[Line]) -> ScriptedModel:
         line = part[min(spoken, len(part) - 1)]
         return line(request) if callable(line) else line
 
-    return ScriptedModel(mind)
+    return ScriptedModel(mind, pace=pace)
 
 
 def opened(tmp_path: Path, model: Any, **options: Any) -> shoal.Session:

@@ -24,10 +24,10 @@ async def die() -> str:
     return ""
 
 
-async def main(cwd: Path, session: str, part: str) -> None:
-    async with opened(cwd, troupe(**PARTS[part]), tools=[die], session_id=session) as lead:
+async def main(cwd: Path, session: str, part: str, pace: float) -> None:
+    async with opened(cwd, troupe(pace, **PARTS[part]), tools=[die], session_id=session) as lead:
         await all_turns(lead, "Begin.")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])))

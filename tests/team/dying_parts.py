@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from cast import use
+from shoal.core.messages import result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import Sayable
-from troupe import Line, last_words, member, results, tell
+from troupe import Line, last_words, member, results, speaker, tell
 
 CREATE = use("TeamCreate", team_name="crew")
 
@@ -19,6 +21,20 @@ def completes(request: Request) -> Sayable:
     return "done" if results(request.messages[-1:]) else "ready"
 
 
+def works(request: Request) -> Sayable:
+    """Report each task it is told of, and complete it; whatever was cut off is done again."""
+    told = re.findall(r"Task #(\d+) is yours", "\n".join(message.text for message in request.messages))
+    last = request.messages[-1]
+    if results([last]) and "process ended" not in last.text:
+        return "done" if "#" in result_text(results([last])[-1]) else "go on"
+    if not told:
+        return "ready"
+    report = f"task {told[-1]} by {speaker(request)}"
+    return [tell("team-lead", report, "a report"), use("TaskUpdate", taskId=told[-1], status="completed")]
+
+
+WORKERS = [f"w{n}" for n in range(5)]
+TASKS = 10
 PARTS: Mapping[str, Mapping[str, Sequence[Line]]] = {
     "in a tool": {
         "lead": [
@@ -41,6 +57,16 @@ PARTS: Mapping[str, Mapping[str, Sequence[Line]]] = {
             last_words,
         ],
         "ann": ["ready", lambda r: f"heard {last_words(r)}"],
+    },
+    "workers": {
+        "lead": [
+            CREATE,
+            [use("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in range(TASKS)],
+            [member(name) for name in WORKERS],
+            "wait",
+            "heard",
+        ],
+        **{name: [works] for name in WORKERS},
     },
     "idle": {
         "lead": [

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_parts import PARTS
+from dying_parts import PARTS, TASKS
 
+import shoal
 from cast import all_turns, recorded, use
+from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, Finished
+from shoal.core.ids import Ids
+from shoal.core.names import AgentName
 from troupe import config, home, inbox, opened, troupe
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
@@ -20,7 +26,7 @@ PROGRAM = Path(__file__).with_name("dying_lead.py")
 
 
 async def killed(cwd: Path, part: str) -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, part)
+    process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, part, "0")
     async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGKILL
 
@@ -76,6 +82,49 @@ async def test_an_idle_member_is_woken_with_all_it_knew(tmp_path: Path) -> None:
     async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
         text = await all_turns(session, "Go on.")
     assert "I said: I know 42" in text
+
+
+async def killed_at_work(cwd: Path, after: float) -> None:
+    """Ended from outside, some time after all members have joined."""
+    process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, "workers", "0.02")
+    async with asyncio.timeout(60):
+        while not (home() / "teams/crew/config.json").exists() or len(config("crew")["members"]) < 6:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(after)
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def delivered(path: Path) -> list[str]:
+    lines = map(json.loads, path.read_text().splitlines())
+    return [line["delivered"] for line in lines if line.get("delivered")]
+
+
+@pytest.mark.spec("USR-12", "USR-04", "TRN-02")
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.2, 0.3, 0.5])
+async def test_killed_at_any_moment_all_tasks_are_done_and_every_message_is_heard_once(
+    tmp_path: Path, after: float
+) -> None:
+    await killed_at_work(tmp_path, after)
+    async with opened(tmp_path, troupe(**PARTS["workers"]), resume=SESSION) as session:
+        await went_on(session)
+        tasks = [json.loads((home() / f"tasks/crew/{n + 1}.json").read_text()) for n in range(TASKS)]
+    record = shoal.AgentsRecord(home(), clock=SystemClock(), ids=Ids())
+    # One that had just been entered in the roster and got no inbox is out of it again.
+    names = [each["name"] for each in config("crew")["members"]]
+    boxes = {name: await record.mailboxes("crew").history(AgentName(name)) for name in names}
+    await record.aclose()
+    assert [task["status"] for task in tasks] == ["completed"] * TASKS
+    (main,) = home().glob(f"projects/*/{SESSION}.jsonl")
+    for name, box in boxes.items():
+        path = main if name == "team-lead" else main.with_suffix("") / f"subagents/agent-{name}@crew.jsonl"
+        heard = delivered(path)
+        assert len(heard) == len(set(heard)), f"{name} heard something twice"
+        assert all(mail.read for mail in box), f"{name} has unread mail"
+        assert {mail.id for mail in box} <= set(heard), f"{name} missed something"
+    reports = "\n".join(mail.text for mail in boxes["team-lead"])
+    assert all(f"task {n + 1} by" in reports for n in range(TASKS))
 
 
 @pytest.mark.spec("USR-12", "TRN-02")

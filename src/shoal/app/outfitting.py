@@ -51,7 +51,7 @@ from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
+from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
@@ -447,6 +447,14 @@ class Outfitting:
                 raise AgentRefused(_stranger(agent))
             return (*self._in_memory[agent], frozenset())
         path = subagent_path(stock.subagents, agent)
+        if newcomer.seat is not None and (unspoken := recall_unspoken(path)) is not None:
+            transcript = self._transcript(newcomer, unspoken)
+            return (
+                unspoken,
+                transcript,
+                Conversation(transcript, stock.clock, stock.ids.branch()),
+                frozenset(),
+            )
         if not SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:

@@ -101,7 +101,13 @@ class Joiner:
         """As it was when its process ended: from its transcript."""
         mode: Mode | None = "plan" if entered.plan_mode_required else None
         newcomer = await self._newcomer(entered, mode, desk_of(entered.name), "")
-        return await self._on.outfitter.again(newcomer)
+        outfit = await self._on.outfitter.again(newcomer)
+        boxes = self._on.record.mailboxes(self._team.name)
+        await boxes.open(entered.name)
+        if not await boxes.history(entered.name):
+            # Its process ended before the prompt was posted.
+            await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
+        return outfit
 
     async def _newcomer(self, entered: Entered, mode: Mode | None, desk: MailDesk, call: str) -> Newcomer:
         agent = AgentId(agent_id(entered.name, self._team.name))

@@ -13,7 +13,7 @@ from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
 from shoal.core.events import AgentEnded, Queued
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
-from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import Team, agent_id
 from shoal.core.tasks import claimable
 from shoal.core.teams import Spawned, Teammate
@@ -22,10 +22,10 @@ from shoal.runs.outfit import Outfit
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, was_cut_off
 from shoal.team.lead_mail import LeadMail
-from shoal.team.letters import Letter
+from shoal.team.letters import Letter, task_letter
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
-from shoal.team.member import Member
+from shoal.team.member import Member, told_of
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import CUT_OFF, nobody_called
@@ -81,8 +81,7 @@ class LedTeam:
     async def take_up(self, team: Team) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
-        for entered in team.members:
-            await self._board.reclaim(entered.name)
+        held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
         for entered in team.members:
             if entered.name == LEAD_NAME or entered.backend_type not in (None, "in-process"):
                 continue
@@ -95,6 +94,7 @@ class LedTeam:
                 self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
                 continue
             member = self._member(outfit)
+            await self._tell_again(member, held[entered.name])
             if was_cut_off(outfit):
                 letter = Letter(rank=0, by="runtime", text=CUT_OFF)
                 self._on.queue.put(letter.item(f"again-{self._on.ids.short()}", member.id))
@@ -103,6 +103,14 @@ class LedTeam:
                 if entered.is_active:
                     await self.show_activity(member.name, active=False)
             self._begin(member, counted, outfit)
+
+    async def _tell_again(self, member: Member, held: tuple[TaskId, ...]) -> None:
+        """Of the tasks that it took by itself just before its process ended, and has not heard of."""
+        heard = member.outfit.delivered
+        for ident in held:
+            task = await self._board.get(ident)
+            if task is not None and not any(each.startswith(told_of(ident, "")) for each in heard):
+                self._on.queue.put(task_letter(task).item(told_of(ident, self._on.ids.short()), member.id))
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""

@@ -157,7 +157,9 @@ class Member:
             claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
-                self._on.queue.put(task_letter(claim.task).item(f"task-{claim.attempt}", self.id))
+                self._on.queue.put(
+                    task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
+                )
         finally:
             self.claiming = False
             self._stage.changed()
@@ -239,6 +241,11 @@ class Member:
             self.agent.conversation.interrupt()
         except StoreError:
             return
+
+
+def told_of(task: TaskId, attempt: str) -> str:
+    """The id under which a member is told that it has taken a task."""
+    return f"task-{task}-{attempt}"
 
 
 async def _first(
