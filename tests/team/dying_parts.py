@@ -68,6 +68,17 @@ PARTS: Mapping[str, Mapping[str, Sequence[Line]]] = {
         ],
         **{name: [works] for name in WORKERS},
     },
+    "asked to end": {
+        "lead": [
+            CREATE,
+            member("ann"),
+            "wait",
+            tell("ann", {"type": "shutdown_request"}),
+            "asked",
+            last_words,
+        ],
+        "ann": ["ready", use("Die"), "I do not answer"],
+    },
     "idle": {
         "lead": [
             CREATE,

@@ -127,6 +127,17 @@ async def test_killed_at_any_moment_all_tasks_are_done_and_every_message_is_hear
     assert all(f"task {n + 1} by" in reports for n in range(TASKS))
 
 
+@pytest.mark.spec("USR-08", "USR-12")
+async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path) -> None:
+    await killed(tmp_path, "asked to end")
+    model, settings = troupe(**PARTS["asked to end"]), '{"shoal": {"shutdown_grace": 0.2}}'
+    async with opened(tmp_path, model, resume=SESSION, settings=settings) as session:
+        await went_on(session)
+        told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
+    assert "teammate_terminated: task ann@crew" in told
+    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
 @pytest.mark.spec("USR-12", "TRN-02")
 async def test_what_is_left_of_a_dead_team_does_not_stop_a_new_one(tmp_path: Path) -> None:
     await killed(tmp_path, "idle")

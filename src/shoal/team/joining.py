@@ -8,7 +8,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.core.agents import Order
+from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Refusal, Started
+from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, BadName
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, agent_name
@@ -21,6 +23,7 @@ from shoal.team.footing import Footing
 from shoal.team.mail_desk import MailDesk
 from shoal.team.office import Office
 from shoal.team.prompts import section
+from shoal.wire.bodies import body_of
 
 DeskOf: TypeAlias = Callable[[AgentName], MailDesk]
 _MODES: dict[str, Mode] = {
@@ -108,6 +111,20 @@ class Joiner:
             # Its process ended before the prompt was posted.
             await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
         return outfit
+
+    async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
+        """The request to shut down that it has not answered; not one to another who had its name before."""
+        boxes = self._on.record.mailboxes(self._team.name)
+        asked = [body_of(mail) for mail in await boxes.history(entered.name)]
+        answers = [body_of(mail) for mail in await boxes.history(LEAD_NAME)]
+        answered = {
+            body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
+        }
+        since = iso(entered.joined_at)
+        for body in reversed(asked):
+            if isinstance(body, ShutdownRequest) and body.timestamp >= since:
+                return None if body.request_id in answered else body
+        return None
 
     async def _newcomer(self, entered: Entered, mode: Mode | None, desk: MailDesk, call: str) -> Newcomer:
         agent = AgentId(agent_id(entered.name, self._team.name))

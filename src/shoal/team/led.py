@@ -103,6 +103,8 @@ class LedTeam:
                 if entered.is_active:
                     await self.show_activity(member.name, active=False)
             self._begin(member, counted, outfit)
+            if (asked := await self._joiner.asked_to_end(entered)) is not None:
+                self.asked_to_end(member.name, asked)
 
     async def _tell_again(self, member: Member, held: tuple[TaskId, ...]) -> None:
         """Of the tasks that it took by itself just before its process ended, and has not heard of."""
