@@ -80,7 +80,7 @@ async def test_a_report_wakes_the_lead_and_status_waits_for_it(tmp_path: Path) -
 
 @pytest.mark.spec("LIF-06", "MSG-02")
 async def test_a_member_that_fails_tells_why_gives_its_task_back_and_can_be_woken(tmp_path: Path) -> None:
-    broken = True
+    broken, free = True, list[str]()
 
     def work(request: Request) -> str:
         if broken:
@@ -90,6 +90,7 @@ async def test_a_member_that_fails_tells_why_gives_its_task_back_and_can_be_woke
     def told(request: Request) -> Any:
         nonlocal broken
         broken = False
+        free.append(json.loads((home() / "tasks" / "crew" / "1.json").read_text())["status"])
         return [last_words(request), tell("ann", "again, please", "again")]
 
     model = troupe(
@@ -102,7 +103,7 @@ async def test_a_member_that_fails_tells_why_gives_its_task_back_and_can_be_woke
             "sent",
             last_words,
         ],
-        ann=[work, work],
+        ann=[use("TaskUpdate", taskId="1", status="in_progress"), work],
     )
     async with opened(tmp_path, model) as session:
         text = await all_turns(session)
@@ -111,6 +112,7 @@ async def test_a_member_that_fails_tells_why_gives_its_task_back_and_can_be_woke
     assert "ann is idle (failed).\nIt failed: the provider says no" in said
     assert '"idleReason":"failed"' in mail[0]
     assert '"failureReason":"the provider says no"' in mail[0]
+    assert free == ["pending"]
     assert "now it works" in text
 
 

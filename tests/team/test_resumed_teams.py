@@ -127,6 +127,22 @@ async def test_killed_at_any_moment_all_tasks_are_done_and_every_message_is_hear
     assert all(f"task {n + 1} by" in reports for n in range(TASKS))
 
 
+@pytest.mark.spec("USR-04", "TRN-02")
+async def test_mail_that_a_transcript_has_but_no_mark_is_marked_and_not_heard_again(tmp_path: Path) -> None:
+    await killed(tmp_path, "idle")
+    for name in ("ann", "team-lead"):
+        # As they are when the process dies between the transcript and the mark.
+        path = home() / "teams/crew/inboxes" / f"{name}.json"
+        path.write_text(path.read_text().replace('"read":true', '"read":false'))
+        assert '"read":true' not in path.read_text()
+    async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
+        await all_turns(session, "Go on.")
+    (main,) = home().glob(f"projects/*/{SESSION}.jsonl")
+    for path in (main, main.with_suffix("") / "subagents/agent-ann@crew.jsonl"):
+        assert len(delivered(path)) == len(set(delivered(path)))
+    assert all(mail["read"] for name in ("ann", "team-lead") for mail in inbox("crew", name))
+
+
 @pytest.mark.spec("USR-08", "USR-12")
 async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path) -> None:
     await killed(tmp_path, "asked to end")
