@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from rig import Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
+from shoal.agent.conversation import Conversation
 from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
 from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
@@ -28,6 +30,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.identity import current_identity
+from shoal.core.ids import LEAD
 from shoal.core.messages import MALFORMED, Message, Text, ToolResult, ToolUse, result_text
 from shoal.core.questions import Allowed, Denied
 from shoal.core.requests import Hear, Reply, Request, Retrying, Sent, TextDelta
@@ -35,6 +38,7 @@ from shoal.core.sandbox import Confines
 from shoal.core.tools import Site
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
+from shoal.stores.memory import MemoryTranscript
 from shoal.testing import FakeClock
 from shoal.tools.define import tool
 from shoal.wire.journal import journal_line
@@ -462,3 +466,24 @@ async def test_text_is_told_as_it_arrives_and_the_whole_message_after_it() -> No
     kinds = [type(e).__name__ for e in made.heard]
     assert kinds.index("Heard") < kinds.index("AssistantSaid")
     assert "".join(e.text for e in made.of(Heard)) == "one two three four"
+
+
+@pytest.mark.spec("USR-04")
+async def test_what_could_not_be_written_down_waits_on_and_is_heard_later() -> None:
+    class FullOnce(MemoryTranscript):
+        full = True
+
+        def append(self, entry: Any) -> None:
+            if self.full and getattr(entry, "delivered", ""):
+                self.full = False
+                raise StoreError("full", path=Path())
+            super().append(entry)
+
+    made = rig(["one", "two"])
+    made.agent.conversation = Conversation(FullOnce(), made.agent.clock, made.agent.ids)
+    made.steer("look here")
+    with pytest.raises(StoreError):
+        await made.run()
+    assert made.queue.size(LEAD) == 1
+    await made.run("go on")
+    assert "look here" in str(made.agent.conversation.messages)

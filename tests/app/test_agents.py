@@ -268,7 +268,7 @@ async def test_a_stopped_agent_is_announced_with_what_it_had_said(tmp_path: Path
     assert only(AgentEnded, recorded(session)).completion.status == "killed"
     assert "<status>killed</status>" in notice
     assert "so far so good" in notice
-    assert again.endswith("is not running: it killed.")
+    assert again.endswith("is not running: it was stopped.")
 
 
 @pytest.mark.spec("CTL-01", "RUN-10")

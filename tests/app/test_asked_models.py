@@ -95,6 +95,38 @@ async def test_every_child_asks_the_right_model_of_the_right_server(
 
 
 @pytest.mark.spec("USR-14")
+async def test_a_fork_goes_on_with_its_own_model_though_the_lead_has_another_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        call("Agent", description="d", prompt="the forked part"),
+        "told",
+        "heard",
+        lambda: call("SendMessage", to=fork, message="go on", summary="more of it"),
+        "end",
+    ]
+    fork = ""
+
+    def think(body: dict[str, Any]) -> Any:
+        return "done" if "the forked part" in str(body["messages"][-1]) or fork else mind(lines)(body)
+
+    async with chat_server(think) as theirs, messages_server(mind(lines)) as new:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{theirs.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", new.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        async with opened(tmp_path, "openai:mine:1b", own={"forks": True}, attended=True) as session:
+            await all_turns(session)
+        fork = starts(session)[0].agent
+        before = theirs.count
+        lead = "anthropic:claude-opus-5-5"
+        async with opened(tmp_path, lead, own={"forks": True}, attended=True, resume=session.id) as session:
+            await all_turns(session, "go on with the fork")
+        assert [each.resumed for each in starts(session)] == [False, True]
+        assert [each.body["model"] for each in theirs.requests[before:]] == ["mine:1b"]
+
+
+@pytest.mark.spec("USR-14")
 async def test_the_model_that_answers_is_on_the_record_and_another_than_asked_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

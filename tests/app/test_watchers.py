@@ -83,7 +83,7 @@ async def test_a_person_ends_a_task_by_its_id_and_hears_where_there_is_none(tmp_
             pass
         (one,) = session.parts.crew.agents()
         assert await session.stop_task(one.agent) == "do one"
-        with pytest.raises(AgentRefused, match="is not running: it killed"):
+        with pytest.raises(AgentRefused, match="is not running: it was stopped"):
             await session.stop_task(one.agent)
         with pytest.raises(AgentRefused, match="There is no agent or task 'bash_9'"):
             await session.stop_task("bash_9")

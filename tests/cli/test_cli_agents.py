@@ -140,6 +140,26 @@ async def test_a_background_shell_that_still_runs_at_the_end_is_ended_and_listed
     assert "Still running in the background, and ended now:\n  bash_1  sleep 600 # a server" in ran.err
 
 
+async def test_a_resumed_run_names_the_agents_that_died_with_the_last_one(shoal: Program) -> None:
+    steps = mind(
+        {"match": "begin", "tools": [agent("slow", background=True, name="joe")]},
+        {"match": "job slow", "tools": [bash("sleep 600")]},
+        {"match": "works in the background", "text": "Started."},
+        {"match": "<task-notification>", "text": "I know."},
+    )
+    async with messages_server(steps) as server:
+        shoal.talks_to(server)
+        flags = ("--output-format", "stream-json")
+        async with shoal.started("-p", "begin", "--model", MODEL, *flags, *YES) as process:
+            close_stdin(process)
+            await Driver(process).until("result")
+            process.kill()
+            await ended(process)
+        ran = await shoal("-p", "and now?", "--model", MODEL, "--continue", *YES)
+    assert ran.text == "I know.\n"
+    assert "Cut off when the last run of this session died: joe (do slow, " in ran.err
+
+
 @pytest.mark.spec("USR-22")
 async def test_ctrl_c_while_the_run_waits_for_agents_ends_them_and_lists_them(shoal: Program) -> None:
     steps = mind(

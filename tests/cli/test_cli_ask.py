@@ -43,7 +43,9 @@ async def test_a_question_of_a_headless_run_is_answered_from_another_process(sho
             assert "command: echo done > made.txt" in (await shoal("ask", "show", row["id"])).text
             answer = await shoal("ask", "answer", row["id"][:6], "yes")
             assert (answer.code, answer.err) == (0, "")
-            assert (await ended(run)).text == "finished\n"
+            ran = await ended(run)
+            assert ran.text == "finished\n"
+            assert f"waits for an answer: may Bash run? See it with: shoal ask show {row['id']}" in ran.err
     assert (shoal.project / "made.txt").read_text() == "done\n"
     late = await shoal("ask", "answer", row["id"], "no")
     assert late.code == 1
@@ -59,6 +61,20 @@ async def test_a_no_with_a_reason_reaches_the_agent(shoal: Program) -> None:
             await ended(run)
     assert "use make" in json.dumps(server.requests[-1].body["messages"])
     assert not (shoal.project / "made").exists()
+
+
+async def test_a_question_of_an_agent_is_told_with_its_name_and_task(shoal: Program) -> None:
+    agent = {"description": "make it", "prompt": "job", "subagent_type": "Bash"}
+    mind = [call("Agent", **agent), call("Bash", command="touch made"), "done", "finished"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            assert "  Bash (make it)  Bash(command: touch made)" in (await shoal("ask")).text
+            assert " by Bash (make it) in session " in (await shoal("ask", "show", row["id"])).text
+            answered = await shoal("ask", "answer", row["id"], "no")
+            assert f"Answered {row['id']}: Bash (make it) goes on." in answered.text
+            await ended(run)
 
 
 async def test_a_choice_is_given_by_its_label(shoal: Program) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
+import click
 import pytest
 from click.testing import CliRunner
 from shoal_process import Program
@@ -33,6 +35,23 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert f"Usage: shoal {name}" in shown
     assert f"  shoal {name}" in shown
+
+
+def _parts() -> list[tuple[str, str]]:
+    commands = ((name, import_module(sub.module).command) for name, sub in COMMANDS.items())
+    return [
+        (name, part) for name, each in commands if isinstance(each, click.Group) for part in each.commands
+    ]
+
+
+@pytest.mark.parametrize(("name", "part"), _parts())
+def test_every_part_of_a_command_has_help_with_an_example_of_its_own(
+    name: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, part, "--help"]) == 0
+    examples = capsys.readouterr().out.split("Examples:\n")[1].splitlines()
+    assert examples
+    assert all(f"shoal {name} {part}" in line for line in examples)
 
 
 def test_help_and_version_load_nothing_heavy() -> None:

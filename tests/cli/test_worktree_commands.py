@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shoal_process import Program
@@ -110,3 +111,56 @@ async def test_outside_a_repository_the_reason_is_said(tmp_path: Path) -> None:
     assert "is not in a git repository" in ran.err
     unknown = await Program(Repository(tmp_path / "r").top)("worktree", "show", "agent-none")
     assert "There is no worktree agent-none" in unknown.err
+
+
+def _worker(prompt: str) -> dict[str, Any]:
+    isolated = {"isolation": "worktree", "run_in_background": True}
+    return {
+        "description": "write",
+        "prompt": prompt,
+        "subagent_type": "general-purpose",
+        "name": "joe",
+    } | isolated
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_run_says_how_to_bring_in_what_its_agents_left(
+    repository: Repository, shoal: Program, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.json"
+    written = {"file_path": "new.txt", "content": "work\n"}
+    steps = [
+        {"match": "job", "tools": [{"name": "Write", "input": written}]},
+        {"match": "new.txt", "text": "It is written."},
+        {"match": "begin", "tools": [{"name": "Agent", "input": _worker("job")}]},
+        {"text": "Well.", "repeat": True},
+    ]
+    script.write_text(json.dumps(steps))
+    ran = await shoal("-p", "begin", "--model", f"scripted:{script}", "--permission-mode", "acceptEdits")
+    (row,) = json.loads((await shoal("worktree", "ls", "--json")).text)
+    how = f"shoal worktree merge {row['name']}"
+    assert f"agent joe left work in a worktree; bring it in with: {how}" in ran.err
+    assert (await shoal(*how.split()[1:])).code == 0
+    assert (repository.top / "new.txt").read_text() == "work\n"
+
+
+@pytest.mark.needs("bwrap")
+async def test_a_run_that_stops_an_agent_says_how_to_bring_in_what_it_left(
+    repository: Repository, shoal: Program, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.json"
+    calls = [
+        {"name": "Write", "input": {"file_path": "new.txt", "content": "work\n"}},
+        {"name": "Bash", "input": {"command": "sleep 600"}},
+    ]
+    steps = [
+        {"match": "job", "tools": calls},
+        {"match": "begin", "tools": [{"name": "Agent", "input": _worker("job")}]},
+        {"text": "Well.", "repeat": True},
+    ]
+    script.write_text(json.dumps(steps))
+    flags = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(sleep:*)", "--deadline", "4s")
+    ran = await shoal("-p", "begin", "--model", f"scripted:{script}", *flags)
+    assert ran.code == 4
+    (row,) = json.loads((await shoal("worktree", "ls", "--json")).text)
+    assert f"shoal worktree merge {row['name']}" in ran.err

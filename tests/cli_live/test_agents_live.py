@@ -167,6 +167,8 @@ def test_one_stopped_by_leaving_is_named_and_goes_on_when_told_to_after_a_resume
         resume="yes",
     )
     again.wait_for(is_at_prompt)
+    again.type("/agents\r")
+    again.wait_for(lambda text: "● general-purpose  do one" in text and f"{identity} · stopped" in text)
     again.type(f"/agents send {identity} go on\r")
     again.wait_for(lambda text: "goes on with it." in text and "It went on and is done." in text)
 

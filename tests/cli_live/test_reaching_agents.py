@@ -110,11 +110,12 @@ def test_stop_ends_one_agent_all_agents_or_the_run(place: Place) -> None:
     session = session_of(place)
     two = next(e["agent"] for e in events(place) if e["type"] == "agent_started" and not e["name"])
     stopped = place.shoal("stop", session, two)
-    assert (stopped.returncode, stopped.stdout) == (0, f"Stopped:\n  {two}\n")
+    assert (stopped.returncode, stopped.stdout) == (0, f"Stopped:\n  {two}  general-purpose (do two)\n")
     talk.wait_for(lambda text: "The second one was stopped." in text and is_at_prompt(text))
     again = place.shoal("stop", session, two)
     assert again.returncode == 1
-    assert "is not running" in again.stderr
+    assert "is not running: it was stopped." in again.stderr
+    assert f"{two} · stopped · " in place.shoal("ps").stdout
     every = place.shoal("stop", session, "all", "--json")
     (joe,) = (e["agent"] for e in events(place) if e["type"] == "agent_started" and e["name"] == "joe")
     assert json.loads(every.stdout) == {"session": session, "stopped": [joe]}
@@ -122,4 +123,4 @@ def test_stop_ends_one_agent_all_agents_or_the_run(place: Place) -> None:
     assert talk.wait_for_end() == 0
     gone = place.shoal("stop", session)
     assert gone.returncode == 1
-    assert "No live run answers" in gone.stderr
+    assert f"has ended. Go on with it: shoal --resume {session}" in gone.stderr

@@ -13,6 +13,7 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    RequestFailed,
     RequestSettled,
     SessionStarted,
     ToolFinished,
@@ -97,6 +98,13 @@ def test_an_agent_stands_as_its_events_tell() -> None:
     standings.hear(ended(JOE), 9.0)
     assert (joe.state, joe.doing, standings.at_work()) == ("failed", "", [])
     assert standings.all[LEAD].state == "working"
+
+
+def test_one_that_waits_to_ask_again_says_so_to_who_reads_the_journal() -> None:
+    failed = RequestFailed(
+        agent=JOE, request=RequestId("r"), reason="x cannot be reached.", billed=False, retry_in=67.0
+    )
+    assert after(started(JOE), failed).all[JOE].doing == "asking again in 1 min 07 s: x cannot be reached."
 
 
 def test_one_that_goes_on_keeps_what_it_took_and_the_call_that_first_started_it() -> None:

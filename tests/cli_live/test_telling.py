@@ -76,6 +76,10 @@ def told(*events: Event, onlooker: bool = False) -> str:
     return stream.getvalue()
 
 
+def test_a_turn_that_no_person_asked_for_shows_no_empty_prompt_to_onlookers() -> None:
+    assert told(TurnStarted(agent=LEAD, turn=2, prompt=""), onlooker=True) == ""
+
+
 def test_words_come_as_they_are_heard_and_calls_are_one_line_each() -> None:
     text = told(
         heard("I look"),

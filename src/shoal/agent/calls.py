@@ -41,10 +41,18 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
         if len(group) == 1:
             await _enter(agent, group[0], await _run(agent, group[0], calls))
             continue
+        await _together(agent, group, calls)
+
+
+async def _together(agent: Agent, group: list[ToolUse], calls: tuple[ToolUse, ...]) -> None:
+    try:
         async with asyncio.TaskGroup() as together:
             tasks = [together.create_task(_run(agent, call, calls)) for call in group]
             for call, task in zip(group, tasks, strict=True):
                 await _enter(agent, call, await task)
+    except ExceptionGroup as errors:
+        # What ends one call so ends the turn, and callers look for it as it is.
+        raise errors.exceptions[0] from errors
 
 
 async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:

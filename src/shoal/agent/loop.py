@@ -13,7 +13,7 @@ from shoal.agent.calls import answer
 from shoal.agent.compaction import compact, is_full
 from shoal.core.caps import Limit, Refusal
 from shoal.core.entries import Billing
-from shoal.core.errors import BudgetSpent, ContextTooLong
+from shoal.core.errors import BudgetSpent, ContextTooLong, StoreError
 from shoal.core.events import PREVIEW, AssistantSaid, EndReason, Speaker
 from shoal.core.ids import RequestId
 from shoal.core.messages import Message, user
@@ -98,7 +98,13 @@ async def _arrived(agent: Agent) -> bool:
     came = False
     while (item := agent.inlet.take()) is not None:
         came = True
-        await agent.hear(Message(role="user", content=item.content), by=item.by, delivered=item.id)
+        before = agent.conversation.last
+        try:
+            await agent.hear(Message(role="user", content=item.content), by=item.by, delivered=item.id)
+        except StoreError:
+            if agent.conversation.last == before:
+                agent.inlet.put_back(item)
+            raise
         agent.inlet.entered(item)
     return came
 

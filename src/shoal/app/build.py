@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -17,39 +16,32 @@ from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
 from shoal.app.choosing import chosen_model
-from shoal.app.confines import checked, sandbox
+from shoal.app.confines import checked
 from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
-from shoal.app.keeping import keep_answer
-from shoal.app.live_settings import LiveSettings
 from shoal.app.obeying import obey
 from shoal.app.options import Options
-from shoal.app.own_documents import documents_directory
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
+from shoal.app.reach import reach_of
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
+from shoal.app.session_record import Record, open_record
 from shoal.app.settings import Settings, load_settings
-from shoal.app.toolbox import all_tools, rules_in, unknown_rules
+from shoal.app.toolbox import all_tools, unknown_rules
 from shoal.app.unattended import listed
 from shoal.app.undo import Past
-from shoal.backends.processes import GuardedProcesses
 from shoal.core.budget import Purse
-from shoal.core.errors import SettingsError, ShoalError
-from shoal.core.events import FileChanged
-from shoal.core.filenames import shown
+from shoal.core.errors import SettingsError
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, LEAD_KIND, Ids
 from shoal.core.messages import Message
-from shoal.core.permissions import Suggestion
-from shoal.core.ports import Journal, Model, Transcript
-from shoal.core.sandbox import Sandbox
+from shoal.core.ports import Journal, Model
 from shoal.core.tools import Tool
 from shoal.models.stand_ins import StandIns
-from shoal.policy.answers import SessionAnswers
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
@@ -58,14 +50,10 @@ from shoal.runs.queue import Queue
 from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.results import FileResults
-from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryJournal, MemoryTranscript
 from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
-from shoal.wire.transcript import Lines
-from shoal.workspaces.checkpoints import Checkpoints
 from shoal.workspaces.local import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -103,27 +91,6 @@ class Parts(Struct, kw_only=True):
     version: str = shoal.__version__
 
 
-class _Record(Struct, frozen=True, kw_only=True):
-    """Where the session's record is kept, on disk or, for one that keeps nothing, in memory."""
-
-    directory: Path
-    transcript: Transcript
-    journal: Journal
-    checkpoints: Checkpoints
-
-
-class _Reach(Struct, frozen=True, kw_only=True):
-    """What the agent can touch, and what may stop it."""
-
-    workspace: LocalWorkspace
-    permissions: RulePermissions
-    desk: FileDesk
-    processes: GuardedProcesses
-    shells: Shells
-    sandbox: Sandbox
-    granted: tuple[Path, ...]
-
-
 async def build(options: Options, session: Session, leave: AsyncExitStack) -> Parts:
     """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
     started = options.clock.monotonic()
@@ -136,6 +103,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
+    ids = ids if history.last is None else ids.beyond(history.last)
     if history.lock is not None:
         # Only of a new session is it certain that nobody else looks for its directory.
         leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
@@ -150,9 +118,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         return model
 
     model = await choose(options.model)
-    record = _record(options, settings, cwd, history, leave)
+    record = open_record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session, name=options.name, team=options.team)
-    reach = await _reach(options, settings, cwd, record, session, ids, leave)
+    reach = await reach_of(options, settings, cwd, record, session, ids, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
     plans = plans_in(settings, ids.branch())
     queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
@@ -166,8 +134,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
-    purse = _purse(options, settings, model, record, session)
-    bounds = bounds_of(options, settings.own)
+    purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
     crew, teams = make_crew(
         Ground(
             options=options,
@@ -258,62 +225,6 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
 
 
-async def _reach(
-    options: Options,
-    settings: Settings,
-    cwd: Path,
-    record: _Record,
-    session: Session,
-    ids: Ids,
-    leave: AsyncExitStack,
-) -> _Reach:
-    granted = (*options.add_dirs, *settings.standing.directories)
-
-    def changed(turn: int, path: Path) -> None:
-        session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
-
-    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
-    desk = FileDesk(
-        record.directory / "questions",
-        clock=options.clock,
-        emit=session.emit,
-        attended=options.attended,
-        patience=settings.own.question_patience,
-    )
-    processes = GuardedProcesses(options.clock)
-    leave.push_async_callback(processes.aclose)
-    shells = Shells(
-        processes=processes,
-        clock=options.clock,
-        ids=ids.branch(),
-        home=settings.home,
-        env=settings.tool_environment,
-        stuck_after=settings.own.stuck_after,
-        note=session.note,
-    )
-    permissions = _permissions(options, settings, workspace, record.directory, session)
-    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
-    shells.confine(confined)
-    permissions.sandboxed = lambda _: confined.vouches
-    return _Reach(
-        workspace=workspace,
-        permissions=permissions,
-        desk=desk,
-        processes=processes,
-        shells=await _entered(shells, options, leave),
-        sandbox=confined,
-        granted=granted,
-    )
-
-
-async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
-    await leave.enter_async_context(shells)
-    if options.attended:
-        # While the person types; unattended, a run that needs no shell starts none.
-        shells.prepare()
-    return shells
-
-
 def _project(cwd: Path | None) -> Path:
     project = (cwd or Path.cwd()).expanduser().resolve()
     if not project.is_dir():
@@ -342,73 +253,8 @@ def _recorded(model: Model, path: Path | None, stand_ins: StandIns) -> Model:
     return RecordingModel(model, path, stand_ins)
 
 
-def _record(
-    options: Options, settings: Settings, cwd: Path, history: History, leave: AsyncExitStack
-) -> _Record:
-    if not options.persist:
-        directory = Path(leave.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
-        return _Record(
-            directory=directory,
-            transcript=MemoryTranscript(),
-            journal=MemoryJournal(options.clock),
-            checkpoints=Checkpoints(directory / "checkpoints"),
-        )
-    durable = settings.own.durable
-    lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
-    transcript = FileTranscript(history.transcript, lines, durable=durable)
-    leave.callback(transcript.close)
-    journal = FileJournal(
-        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secrets
-    )
-    leave.callback(journal.close)
-    return _Record(
-        directory=history.directory,
-        transcript=transcript,
-        journal=journal,
-        checkpoints=Checkpoints(history.directory / "checkpoints"),
-    )
-
-
-def _permissions(
-    options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
-) -> RulePermissions:
-    live = LiveSettings(
-        settings,
-        cwd=workspace.root,
-        given=options.settings,
-        allow=rules_in(options.allowed_tools),
-        deny=rules_in(options.disallowed_tools),
-        note=session.note,
-    )
-    mode = options.mode or settings.permissions.default_mode or "default"
-    return RulePermissions(
-        workspace,
-        mode="bypassPermissions" if options.skip_permissions else mode,
-        standing=live,
-        readable=[directory / "results", documents_directory()],
-        home=settings.home,
-        answers=_answers(settings, workspace.root, session),
-        may_skip=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
-    )
-
-
-def _answers(settings: Settings, cwd: Path, session: Session) -> SessionAnswers:
-    def kept(update: Suggestion) -> None:
-        try:
-            if keep_answer(update, settings, cwd):
-                return
-            why = "the settings of this project are not trusted. See `shoal trust --show`."
-        except ShoalError as error:
-            why = str(error)
-        session.note(f"It could not be kept, and holds for this session alone: {why}")
-        answers.add(update)
-
-    answers = SessionAnswers(kept, session.note)
-    return answers
-
-
 def _between_agents(
-    options: Options, settings: Settings, record: _Record, session: Session, ids: Ids, leave: AsyncExitStack
+    options: Options, settings: Settings, record: Record, session: Session, ids: Ids, leave: AsyncExitStack
 ) -> AgentsRecord:
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
@@ -420,7 +266,7 @@ def _between_agents(
 def _housing(
     options: Options,
     settings: Settings,
-    record: _Record,
+    record: Record,
     workspace: LocalWorkspace,
     session: Session,
     leave: AsyncExitStack,
@@ -439,7 +285,7 @@ def _housing(
 
 
 def _left_over(
-    options: Options, settings: Settings, history: History, record: _Record, ids: Ids
+    options: Options, settings: Settings, history: History, record: Record, ids: Ids
 ) -> LeftOver | None:
     if not history.turns or not options.persist:
         return None
@@ -458,7 +304,7 @@ def _subagents(history: History) -> Path:
     return history.transcript.with_suffix("") / "subagents"
 
 
-def _purse(options: Options, settings: Settings, model: Model, record: _Record, session: Session) -> Purse:
+def _purse(options: Options, settings: Settings, model: Model, record: Record, session: Session) -> Purse:
     """Of the whole tree, with the account of its lead."""
     purse = open_purse(options, settings.own, session.emit)
     if isinstance(record.journal, FileJournal):
@@ -478,7 +324,7 @@ def _debug(options: Options, settings: Settings, history: History, leave: AsyncE
 
 
 async def _control(
-    options: Options, session: Session, record: _Record, leave: AsyncExitStack
+    options: Options, session: Session, record: Record, leave: AsyncExitStack
 ) -> ControlServer | None:
     if not options.persist:
         return None

@@ -11,10 +11,11 @@ from msgspec import Struct
 from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
+from shoal.app.agent_files import AgentFiles
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
-from shoal.app.orders import FORKED
+from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
@@ -31,7 +32,8 @@ from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.core.usage import ModelCard
 from shoal.policy.permissions import RulePermissions
-from shoal.runs.crew import AgentCrew, Habits
+from shoal.runs.crew import AgentCrew
+from shoal.runs.habits import Habits
 from shoal.runs.queue import Queue
 from shoal.stores.files.places import write_whole
 from shoal.team.teams import SessionTeams
@@ -73,9 +75,8 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
     # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
     forks = ground.settings.forks and options.attended and not ground.coordinator
     stock = Stock(
-        subagents=ground.subagents,
+        files=AgentFiles(ground.subagents, durable=own.durable, clock=options.clock, ids=ground.ids),
         outputs=ground.directory / "tasks",
-        durable=own.durable,
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
@@ -190,7 +191,7 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
             name = order.model
         else:
             name = named(parent.model.card, order.model, definition.model)
-        if name is None or name == parent.model.card.id:
+        if name in (None, parent.model.card.id, name_of(parent.model)):
             return parent.model
         if name not in chosen:
             chosen[name] = await ground.choose(name)

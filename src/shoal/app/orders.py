@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent, Bounds
@@ -10,7 +12,10 @@ from shoal.core.agents import Order
 from shoal.core.definitions import Definition, Source
 from shoal.core.errors import AgentRefused
 from shoal.core.messages import Message, Text
+from shoal.core.permissions import Mode
+from shoal.core.ports import Model
 from shoal.policy.permissions import RulePermissions
+from shoal.workspaces.local import LocalWorkspace
 
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
 FORKED = Definition(
@@ -23,6 +28,7 @@ NO_FORK = (
     "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
     "begins with your prompt alone."
 )
+_MODES: tuple[Mode, ...] = get_args(Mode)
 _NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
 
 
@@ -72,3 +78,18 @@ def thinking_tokens(effort: str | int) -> int:
     if effort not in _THINKING:
         raise AgentRefused(f"{effort!r} is no effort: give {', '.join(_THINKING)} or a number of tokens.")
     return _THINKING[effort]
+
+
+def mode_named(name: str) -> Mode:
+    return next((mode for mode in _MODES if mode == name), "default")
+
+
+def name_of(model: Model) -> str:
+    """By which it is found again, whoever runs on what then."""
+    return f"{model.card.provider}:{model.card.id}"
+
+
+def move_to(cwd: str | None, workspace: LocalWorkspace) -> None:
+    """Raises `AgentRefused` where the agent may not work there."""
+    if cwd is not None and not workspace.move(workspace.locate(cwd)):
+        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")

@@ -8,21 +8,24 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-import shoal
 from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
+from shoal.app.agent_files import AgentFiles, Recalled
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
     authority_of,
     bounds_for,
     first_prompt,
+    mode_named,
+    move_to,
+    name_of,
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
 from shoal.app.quarters import Housing, Quarters
-from shoal.app.seats import SAFE_ID, mode_named, own_part, seated, seated_mode, seated_tools
+from shoal.app.seats import own_part, seated, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -36,7 +39,6 @@ from shoal.core.errors import (
     ModelError,
     NoModel,
     SettingsError,
-    StoreError,
     UnknownAgent,
 )
 from shoal.core.events import AgentStarted
@@ -51,20 +53,15 @@ from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
-from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
-from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import NoTranscript
-from shoal.wire.transcript import Lines
+from shoal.stores.files.subagents import Remembered
 from shoal.workspaces.local import LocalWorkspace
 
 
 class Stock(Struct, frozen=True, kw_only=True):
     """What every agent of a session is made from."""
 
-    subagents: Path | None
-    """Where their transcripts are; None keeps them in memory."""
+    files: AgentFiles
     outputs: Path
-    durable: bool
     definition: Callable[[str], Definition]
     """Raises `UnknownAgent` or `BadDefinition`."""
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
@@ -114,8 +111,6 @@ class _Plan(Struct, kw_only=True):
 class Outfitting:
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
-        self._in_memory: dict[AgentId, tuple[Remembered, Transcript, Conversation]] = {}
-        """Those of a session that keeps nothing on disk."""
 
     def output(self, agent: AgentId) -> Path:
         return self._stock.outputs / f"{agent}.output"
@@ -145,12 +140,12 @@ class Outfitting:
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
         workspace, authority = quarters.workspace, authority_of(parent)
-        _move(workspace, order.cwd)
+        move_to(order.cwd, workspace)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
-            model=f"{wanted.model.card.provider}:{wanted.model.card.id}",
+            model=name_of(wanted.model),
             mode=seated_mode(authority, definition, newcomer.seat),
             system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
             tools=wanted.toolset.names,
@@ -164,7 +159,7 @@ class Outfitting:
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
-        transcript = self._transcript(newcomer, facts)
+        transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
             definition=definition,
@@ -177,7 +172,7 @@ class Outfitting:
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
-        self._remember(plan)
+        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
@@ -204,12 +199,12 @@ class Outfitting:
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
         stock, parent, (history, entry) = self._stock, newcomer.parent, branch
-        _move(quarters.workspace, order.cwd)
+        move_to(order.cwd, quarters.workspace)
         facts = Remembered(
             agent_type=FORK,
             description=order.description,
             name=order.name or "",
-            model=parent.model.card.id,
+            model=name_of(parent.model),
             mode=forked(authority_of(parent).mode),
             system=parent.system,
             tools=tuple(parent.tools),
@@ -224,7 +219,7 @@ class Outfitting:
             thinking_tokens=parent.bounds.thinking_tokens,
             fork_of=entry,
         )
-        transcript = self._transcript(newcomer, facts)
+        transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
             definition=FORKED,
@@ -240,59 +235,74 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._remember(plan)
+        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
 
-    def _remember(self, plan: _Plan) -> None:
-        agent = plan.newcomer.agent
-        if self._stock.subagents is None:
-            self._in_memory[agent] = (plan.facts, plan.transcript, plan.conversation)
-        else:
-            remember(subagent_path(self._stock.subagents, agent), plan.facts)
-
     async def again(self, newcomer: Newcomer) -> Outfit:
-        stock = self._stock
-        facts, transcript, conversation, delivered = self._recalled(newcomer)
+        recalled = self._stock.files.recalled(newcomer)
+        facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
-        order = Order(description=facts.description, prompt="", model=facts.model or None)
+        refuse_where_forbidden(newcomer.parent, definition.name)
         toolset = self._toolset(definition, newcomer.seat)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in stock.tools)
+            names = tuple(name for name in facts.tools if name in self._stock.tools)
             toolset = replace(toolset, names=names)
-        model = await self._model(newcomer.parent, order, definition)
+        order = Order(description=facts.description, prompt="", model=facts.model or None)
+        wanted = _Wanted(
+            order=order,
+            definition=definition,
+            toolset=toolset,
+            bounds=bounds_for(self._stock.bounds, definition, order, facts.thinking_tokens),
+            model=await self._model(newcomer.parent, order, definition),
+        )
         quarters = await self._quarters(newcomer, facts.isolation, facts.worktree)
-        workspace = quarters.workspace
-        authority = authority_of(newcomer.parent)
+        try:
+            if facts.cwd and not facts.isolation:
+                move_to(facts.cwd, quarters.workspace)
+            plan = self._resumed(wanted, newcomer, quarters, recalled)
+            outfit = self._outfit(plan, None)
+        except BaseException:
+            await quarters.finish()
+            raise
+        return replace(
+            outfit,
+            started=replace(outfit.started, resumed=True),
+            delivered=recalled.delivered,
+            answered=recalled.answered,
+        )
+
+    def _resumed(
+        self,
+        wanted: _Wanted,
+        newcomer: Newcomer,
+        quarters: Quarters,
+        recalled: Recalled,
+    ) -> _Plan:
+        definition, authority = wanted.definition, authority_of(newcomer.parent)
+        facts = recalled.facts
         mode = narrowed(
             authority.mode,
             mode_named(facts.mode),
             person_configured=definition.source.trusted and definition.permission_mode is not None,
             may_skip=authority.may_skip,
         )
-        system = facts.system or stock.system(own_part(definition, newcomer.seat), workspace.cwd)
-        plan = _Plan(
+        own = own_part(definition, newcomer.seat)
+        system = facts.system or self._stock.system(own, quarters.workspace.cwd)
+        return _Plan(
             newcomer=newcomer,
             definition=definition,
             facts=replace(facts, system=system, mode=mode),
             resumed=True,
-            toolset=toolset,
-            model=model,
+            toolset=wanted.toolset,
+            model=wanted.model,
             quarters=quarters,
-            bounds=bounds_for(stock.bounds, definition, order, facts.thinking_tokens),
-            transcript=transcript,
-            conversation=conversation,
+            bounds=wanted.bounds,
+            transcript=recalled.transcript,
+            conversation=recalled.conversation,
         )
-        try:
-            conversation.interrupt()
-            outfit = self._outfit(plan, None)
-        except BaseException:
-            transcript.close()
-            await quarters.finish()
-            raise
-        return replace(outfit, started=replace(outfit.started, resumed=True), delivered=delivered)
 
     async def _quarters(self, newcomer: Newcomer, isolation: str | None, again: str = "") -> Quarters:
         housing = self._stock.housing
@@ -428,49 +438,6 @@ class Outfitting:
 
         return check
 
-    def _transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
-        directory = self._stock.subagents
-        if directory is None:
-            return NoTranscript()
-        lines = Lines(
-            session=newcomer.parent.identity.session,
-            cwd=facts.cwd,
-            version=shoal.__version__,
-            agent=newcomer.agent,
-        )
-        return FileTranscript(subagent_path(directory, newcomer.agent), lines, durable=self._stock.durable)
-
-    def _recalled(self, newcomer: Newcomer) -> tuple[Remembered, Transcript, Conversation, frozenset[str]]:
-        stock, agent = self._stock, newcomer.agent
-        if stock.subagents is None:
-            if agent not in self._in_memory:
-                raise AgentRefused(_stranger(agent))
-            return (*self._in_memory[agent], frozenset())
-        path = subagent_path(stock.subagents, agent)
-        if newcomer.seat is not None and (unspoken := recall_unspoken(path)) is not None:
-            transcript = self._transcript(newcomer, unspoken)
-            return (
-                unspoken,
-                transcript,
-                Conversation(transcript, stock.clock, stock.ids.branch()),
-                frozenset(),
-            )
-        if not SAFE_ID.fullmatch(agent) or not path.exists():
-            raise AgentRefused(_stranger(agent))
-        try:
-            facts, loaded = recall(path, agent)
-        except StoreError as error:
-            raise AgentRefused(str(error)) from error
-        transcript = self._transcript(newcomer, facts)
-        conversation = Conversation(
-            transcript, stock.clock, stock.ids.branch(), messages=loaded.messages, last=loaded.last
-        )
-        return facts, transcript, conversation, loaded.delivered
-
-
-def _stranger(agent: AgentId) -> str:
-    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."
-
 
 def _workspace(agent: Agent) -> LocalWorkspace:
     assert isinstance(agent.surroundings.workspace, LocalWorkspace)
@@ -496,8 +463,3 @@ def _permissions(plan: _Plan) -> RulePermissions:
         quarters.secluded.paths = permissions.denied_paths
         permissions.sandboxed = lambda _: sandbox.vouches
     return permissions
-
-
-def _move(workspace: LocalWorkspace, cwd: str | None) -> None:
-    if cwd is not None and not workspace.move(workspace.locate(cwd)):
-        raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")

@@ -163,7 +163,7 @@ class Housing:
             return await worktree_sandbox(
                 self._settings, worktree, workspace, self._record, self._note, secluded.now
             )
-        except WorktreeError:
+        except BaseException:
             await worktrees.finish(worktree)
             raise
 

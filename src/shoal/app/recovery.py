@@ -12,7 +12,7 @@ from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
-from shoal.core.errors import StoreError
+from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -30,8 +30,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
-from shoal.runs.crew import notification
-from shoal.runs.endings import last_words
+from shoal.runs.endings import last_words, notification
 from shoal.runs.reports import kept
 from shoal.runs.shell_news import shell_item
 from shoal.runs.timetable import LeftSchedule
@@ -41,6 +40,7 @@ from shoal.stores.files.sessions import read_session
 from shoal.tools.shells import Shells
 
 CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
+CUT_OFF_AT_START = "its process ended before it had begun; start it again"
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -95,7 +95,8 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
             pending.setdefault(item.to, []).append(item)
     for completion in (*completions, *cut_off):
         if not reading.was_told(completion, told):
-            pending.setdefault(completion.report_to, []).append(notification(completion))
+            item = replace(notification(completion), instead_of=reading.told_by(completion))
+            pending.setdefault(completion.report_to, []).append(item)
     lost_shells = tuple(reading.shells.cut_off(ids))
     for ended in (*reading.shells.ended.values(), *lost_shells):
         if not ended.end.quiet and not reading.knows(ended, told):
@@ -177,15 +178,21 @@ class _Reading:
     def was_told(self, completion: Completion, told: Told) -> bool:
         if completion.id in told.delivered:
             return True
-        call = self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
-        return bool(call) and call in told.answered
+        return completion.report_to == LEAD and self.told_by(completion) in told.answered
+
+    def told_by(self, completion: Completion) -> str:
+        """The call whose result tells of the end, if one was to."""
+        return self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
 
     def cut_off(self, started: AgentStarted, places: Places, ids: Ids) -> Completion:
         agent, identity = started.agent, ids.short()
         try:
             said = last_words(read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages)
+            why = CUT_OFF
+        except NoSuchSession:
+            said, why = "", CUT_OFF_AT_START
         except StoreError:
-            said = ""
+            said, why = "", CUT_OFF
         report = kept(said, agent, identity, FileResults(places.results), tokens=places.report_tokens)
         return Completion(
             id=identity,
@@ -198,7 +205,7 @@ class _Reading:
             call=started.call,
             background=True,
             text=report.shown,
-            detail=f"{CUT_OFF}; its worktree is {started.cwd}" if started.isolation else CUT_OFF,
+            detail=f"{why}; its worktree is {started.cwd}" if started.isolation else why,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),

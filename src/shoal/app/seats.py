@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import get_args
 
 from msgspec.structs import replace
 
@@ -17,14 +15,6 @@ from shoal.runs.outfit import Seat
 
 _TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Those a teammate has, whatever its definition says."""
-_MODES: tuple[Mode, ...] = get_args(Mode)
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
-"""Ids of agents, and of teammates, that may become part of a path."""
-
-
-def mode_named(name: str) -> Mode:
-    return next((mode for mode in _MODES if mode == name), "default")
 
 
 def seated(identity: Identity, seat: Seat | None) -> Identity:

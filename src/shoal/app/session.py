@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.answering import Answering
 from shoal.app.options import Options
+from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
@@ -48,33 +49,11 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import UndoReport
 
 GATHERED_WITHIN = 0.05
-"""Seconds in which what arrives is taken up in one turn."""
+"""Seconds between two arrivals that are taken up in one turn."""
+GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
-
-
-class Turn(AsyncIterator[Event]):
-    """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
-
-    def __init__(
-        self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
-    ) -> None:
-        self._channel = channel
-        self._task = task
-        self._interrupt = interrupt
-
-    async def __anext__(self) -> Event:
-        event = await self._channel.get()
-        if event is None:
-            await self._task
-            raise StopAsyncIteration
-        return event
-
-    async def aclose(self) -> None:
-        self._channel.close()
-        if not self._task.done():
-            await self._interrupt()
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
@@ -176,9 +155,7 @@ class Session:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
                     await self._something(self.agents_idle(), queue.arrival(LEAD))
-                if self._agents_work and queue.size(LEAD):
-                    # Several that end about now are heard of in one turn.
-                    await self._something(self.agents_idle(), self.agent.clock.sleep(GATHERED_WITHIN))
+                await self._gather()
         except TimeoutError:
             ended = await self.parts.teams.close()
             self.cut_short = (*ended, *await crew.stop_all("the deadline has passed"))
@@ -188,6 +165,14 @@ class Session:
     @property
     def _agents_work(self) -> bool:
         return self.parts.crew.working or self.parts.teams.working
+
+    async def _gather(self) -> None:
+        """Let those that end about now be heard of in one turn."""
+        queue, clock = self.parts.queue, self.agent.clock
+        last, known = clock.monotonic() + GATHERED_IN_ALL, 0
+        while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
+            known = queue.size(LEAD)
+            await self._something(self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
     async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
         """Until one of them is over."""
@@ -374,8 +359,12 @@ class Session:
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
-        if self._channel is not None:
-            await self._channel.put(event)
+        channel = self._channel
+        if channel is not None:
+            # As `put` does, without its coroutine: this is passed dozens of times in each round.
+            if channel.full:
+                await channel.room()
+            channel.push(event)
 
     def _keep(self, event: Event) -> None:
         # On the record before anyone hears of it: what a surface has shown is kept.
@@ -443,6 +432,8 @@ class Session:
                     after=self.agent.conversation.last,
                 )
             )
+            # A turn that a full disk ended could not close its calls.
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
@@ -467,7 +458,7 @@ class Session:
     def _stopped(self, ended: Ended) -> Ended:
         """Leave the conversation so that it can go on: no call without a result."""
         try:
-            self.agent.conversation.interrupt()
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             if ended.reason == "interrupted":
                 self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
         except StoreError as error:

@@ -82,6 +82,12 @@ def find_run(home: Path, name: str) -> Run:
 
 async def demand(run: Run, command: Command) -> Any:
     """What the live run answers; raises a `ShoalError` where it is not live, or refuses."""
+    if not run.is_live:
+        raise StoreError(
+            f"No live run answers: session {run.session} has ended. "
+            f"Go on with it: shoal --resume {run.session}",
+            path=run.directory,
+        )
     async with await ControlClient.open(run.directory / "control.sock") as client:
         return await client.request(command)
 

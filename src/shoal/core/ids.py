@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+import zlib
 from functools import cached_property
 from random import Random
 from typing import NewType
@@ -32,6 +33,10 @@ class Ids:
     def branch(self) -> Ids:
         """Another source, for work whose timing must not change what this one gives."""
         return Ids(self.random.getrandbits(64))
+
+    def beyond(self, entry: EntryId) -> Ids:
+        """Another source, for a session that went as far as this entry: what it used is not given again."""
+        return Ids(self.random.getrandbits(64) ^ zlib.crc32(entry.encode()) << 64)
 
     def uuid(self) -> str:
         # As uuid.uuid4() does, without the cost of building a UUID object.

@@ -67,6 +67,10 @@ class Inlet(Protocol):
         """It is on the transcript."""
         ...
 
+    def put_back(self, item: Item) -> None:
+        """It could not be entered, and is the next one again."""
+        ...
+
 
 class Permissions(Protocol):
     def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision: ...

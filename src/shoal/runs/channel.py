@@ -21,9 +21,13 @@ class Channel:
         self._writers: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
+    @property
+    def full(self) -> bool:
+        return len(self._events) >= self._size and not self._closed
+
     async def put(self, event: Event) -> None:
-        if len(self._events) >= self._size and not self._closed:
-            await self._room()
+        if self.full:
+            await self.room()
         self.push(event)
 
     def push(self, event: Event) -> None:
@@ -57,10 +61,10 @@ class Channel:
             self._wake_writer()
         return event
 
-    async def _room(self) -> None:
+    async def room(self) -> None:
         """Until there is room for one more. Whoever was woken and found none keeps the first place."""
         join = self._writers.append
-        while len(self._events) >= self._size and not self._closed:
+        while self.full:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             join(woken)
             try:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
@@ -18,21 +17,22 @@ from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
 from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRefused, StoreError
-from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, Queued, WorkKept
+from shoal.core.errors import AgentRefused
+from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, WorkKept
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids
-from shoal.core.messages import Text
+from shoal.core.messages import Message, ToolResult
 from shoal.core.tools import Site
-from shoal.runs.endings import Ending
+from shoal.runs.endings import Ending, joined, notification, unheard
+from shoal.runs.habits import Habits
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.preview import Preview
 from shoal.runs.queue import Queue
+from shoal.runs.reaching import Reaching
 from shoal.runs.reports import kept
 from shoal.runs.roll import Roll
 from shoal.runs.run import Run
 from shoal.runs.shift import Shift
-from shoal.wire.notices import message_from, task_notification
 
 Emit: TypeAlias = Callable[[Journaled], None]
 _SESSION_ENDED = "the session ended"
@@ -41,25 +41,6 @@ _NOT_BESIDE_TEAMMATES = (
     "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
     "Start one that you wait for."
 )
-
-
-class Habits(Struct, frozen=True, kw_only=True):
-    """How agents are run where nothing else is said."""
-
-    background: bool = True
-    """Whether agents may run in the background at all."""
-    always_background: bool = False
-    model_by_call: bool = True
-    """Whether a call may name the model of the agent it starts."""
-    forks: bool = False
-    """Whether an agent that is not named is a fork of who asks for it."""
-    auto_background: float = 120.0
-    """Seconds after which one that is waited for is waited for no longer; 0 is never."""
-    report_tokens: int = 1_000
-    preview: int | None = None
-    """Agents of one message beyond which a person is asked first; None is never."""
-    usual: str = "general-purpose"
-    """The agent that is started where none is named."""
 
 
 class AgentCrew:
@@ -86,8 +67,7 @@ class AgentCrew:
         self._tasks = asyncio.TaskGroup()
         self._roll = Roll()
         self._preview = Preview(habits.preview, purse)
-        self._resuming: set[AgentId] = set()
-        self._pending: dict[AgentId, list[Item]] = {}
+        self._reaching = Reaching(roll=self._roll, queue=queue, ids=ids, emit=emit, resume=self._resume)
         self._lead: Agent | None = None
         self.teammate: Callable[[AgentId], Agent | None] = lambda _: None
         """The agents of a team, which are no part of the crew but may start agents."""
@@ -124,7 +104,7 @@ class AgentCrew:
         forks = order.kind is None and self.habits.forks
         order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
         counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
-        name = self._roll.take_name(order.name, agent) if order.name else ""
+        name = self._roll.take_name(order.name) if order.name else ""
         unheeded = "" if self.habits.model_by_call else order.model or ""
         order = replace(order, name=name or None, model=None if unheeded else order.model)
         try:
@@ -132,7 +112,11 @@ class AgentCrew:
             outfit = await (self._outfitter.fork if forks else self._outfitter.fresh)(order, newcomer)
             outfit = await self._placed(outfit, order, parent.identity)
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
-            run = await self._begin(outfit, newcomer, counted)
+            try:
+                run = self._begin(outfit, newcomer, counted)
+            except BaseException:
+                await outfit.finish()
+                raise
         except BaseException:
             self._roll.free_name(name)
             self._purse.ended(counted, begun=False)
@@ -143,22 +127,21 @@ class AgentCrew:
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
-        if to == "*":
-            targets = [run.id for run in self._roll.at_work() if run.id != site.agent.agent]
-            if not targets:
-                raise AgentRefused("Nobody is at work who could be told. ListAgents shows who there is.")
-            return tuple([await self._send(each, text, summary, site) for each in targets])
-        return (await self._send(self._roll.meant(to), text, summary, site),)
+        sender = self.agent(site.agent.agent)
+        return await self._reaching.send(to, text, summary=summary, sender=sender, call=site.call_id)
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        run = self._roll.find(agent)
+        run, me = self._roll.find(agent), site.agent.agent
         if seconds > 0 and run.completion is None:
-            try:
+            if run.id == me:
+                raise AgentRefused("You cannot wait for yourself: end with your report.")
+            if run.id in self._roll.above(me):
+                raise AgentRefused(f"Agent {agent} waits for you, so you cannot wait for it.")
+        if seconds > 0:
+            with suppress(TimeoutError):
                 async with self._clock.deadline(seconds):
                     await run.ended()
-            except TimeoutError:
-                pass
-        if run.completion is not None and seconds > 0 and run.report_to == site.agent.agent:
+        if run.completion is not None and seconds > 0 and run.report_to == me:
             self._taken(run, run.completion, site)
         return run.glimpse(self._clock.monotonic())
 
@@ -171,16 +154,14 @@ class AgentCrew:
         """Raises `AgentRefused` where it is not there, or not at work."""
         run = self._roll.find(agent)
         if run.completion is not None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
         await self._stop(run, why)
         return run.glimpse(self._clock.monotonic())
 
     async def say(self, to: str, text: str) -> Reached:
         """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
         assert self._lead is not None
-        agent = self._roll.meant(to)
-        item = Item(id=self._ids.short(), to=agent, content=(Text(text=text),), by="person")
-        return await self._deliver(item, text, self._lead, "")
+        return await self._reaching.say(to, text, self._lead)
 
     async def stop_those_of(self, parent: AgentId, why: str) -> None:
         for run in self._roll.started_by(parent):
@@ -201,7 +182,7 @@ class AgentCrew:
         """What one at work says it is doing; its conversation never holds the question."""
         run = self._roll.find(agent)
         if run.agent is None:
-            raise AgentRefused(f"Agent {agent} is not running: it {run.status}.")
+            raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
         return await run_forked_agent(run.agent, PROGRESS)
@@ -231,9 +212,7 @@ class AgentCrew:
 
     def recover(self, pending: dict[AgentId, list[Item]], ended: tuple[Completion, ...]) -> None:
         """Take over what an earlier process of this session left: what waits for whom, and who ended."""
-        self._pending = pending
-        for item in pending.pop(LEAD, []):
-            self._queue.put(item)
+        self._reaching.recover(pending)
         self._roll.remember(ended)
 
     async def _placed(self, outfit: Outfit, order: Order, parent: Identity) -> Outfit:
@@ -259,13 +238,9 @@ class AgentCrew:
     def _newcomer(self, agent: AgentId, parent: Agent, call: str) -> Newcomer:
         return Newcomer(agent=agent, parent=parent, call=call, witness=self._outfitter.witness(agent))
 
-    async def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
+    def _begin(self, outfit: Outfit, newcomer: Newcomer, counted: Started) -> Run:
         run = Run(outfit.started, newcomer.witness, outfit.agent, since=self._clock.monotonic())
-        try:
-            self._emit(outfit.started)
-        except StoreError:
-            await outfit.finish()
-            raise
+        self._emit(outfit.started)
         self._roll.enter(run)
         run.task = self._tasks.create_task(self._work(run, outfit, counted))
         return run
@@ -280,38 +255,44 @@ class AgentCrew:
             run.task = None
             self._purse.ended(counted)
             witness.doing = ""
-            if witness.used_shell:
+            if end.status != "completed" and witness.used_shell:
                 witness.committed(await outfit.commits())
-            run.completion = self._recorded(run, outfit, end, shift)
+            self.unanswered(run.id, shift.cut)
+            run.completion = self._ended(run, outfit, end, shift)
             run.change()
             await self._release(run, outfit, run.completion)
         finally:
             self._purse.ended(counted)
             self._over(run)
 
+    def _ended(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
+        """Whoever waits hears of an end that cannot be written down too, and their own record fails."""
+        try:
+            completion = self._completion(run, outfit, end, shift)
+        except Exception as error:  # noqa: BLE001 - the wall around ends: no other agent may fall with one
+            lost = Ending(status="failed", text="", detail=joined(end.detail, str(error)))
+            completion = self._completion(run, outfit, lost, shift)
+        try:
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        except Exception as error:  # noqa: BLE001 - as above
+            return replace(completion, detail=joined(completion.detail, str(error)))
+        return completion
+
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
         """What may be slow comes after the end is known; word of it comes last."""
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
-        work = await outfit.finish()
-        if work is not None:
-            run.completion = completion = replace(completion, worktree=work)
-            # The repository knows of it too; whoever waits must hear of the end.
-            with suppress(StoreError):
-                self._emit(WorkKept(agent=run.id, work=work))
-        if run.background and not run.notified:
-            self._queue.put(notification(completion))
-
-    def _recorded(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
-        """Where its end cannot be written down, whoever waits still hears of it; their own record fails."""
         try:
-            completion = self._completion(run, outfit, end, shift)
-        except StoreError as error:
-            unkept = Ending(status="failed", text="", detail=str(error))
-            completion = self._completion(run, outfit, unkept, shift)
-        with suppress(StoreError):
-            self._emit(AgentEnded(agent=run.id, completion=completion))
-        return completion
+            work = await outfit.finish()
+            if work is not None:
+                completion = replace(completion, worktree=work)
+                self._emit(WorkKept(agent=run.id, work=work))
+        except Exception as error:  # noqa: BLE001 - the wall around clean-up: no other agent may fall with it
+            unclean = f"what it was given could not all be given back: {error}"
+            completion = replace(completion, detail=joined(completion.detail, unclean))
+        run.completion = completion
+        if run.background and not run.taken_by:
+            self._queue.put(notification(completion))
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
@@ -330,6 +311,7 @@ class AgentCrew:
         identity = self._ids.short()
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
+        detail = joined(end.detail, unheard(self._queue.size(run.id)))
         witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
         witness.flush()
         return Completion(
@@ -343,7 +325,7 @@ class AgentCrew:
             call=run.facts.call,
             background=run.background,
             text=report.shown,
-            detail=end.detail,
+            detail=detail,
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),
@@ -356,15 +338,8 @@ class AgentCrew:
         )
 
     async def _waited_for(self, run: Run, order: Order, outfit: Outfit) -> Completion | Launched:
-        patience = self.habits.auto_background if self.habits.background else 0
         try:
-            if patience:
-                async with self._clock.deadline(patience):
-                    await run.left()
-            else:
-                await run.left()
-        except TimeoutError:
-            self._move(run)
+            await self._left(run)
         except asyncio.CancelledError:
             await self._stop(run, "the turn that waited for it was interrupted")
             raise
@@ -372,6 +347,17 @@ class AgentCrew:
             return replace(self._launched(run, order.prompt, outfit), moved=True)
         assert run.completion is not None
         return run.completion
+
+    async def _left(self, run: Run) -> None:
+        patience = self.habits.auto_background if self.habits.background else 0
+        if patience:
+            try:
+                async with self._clock.deadline(patience):
+                    await run.left()
+            except TimeoutError:
+                self._move(run)
+        # One that ended at that moment is not moved any more: what it leaves belongs to its result.
+        await run.left()
 
     def _move(self, run: Run) -> None:
         if run.background or run.completion is not None:
@@ -402,67 +388,40 @@ class AgentCrew:
             run.task.cancel()
         await run.over()
 
-    async def _send(self, to: AgentId, text: str, summary: str, site: Site) -> Reached:
-        sender = site.agent
-        said = message_from(sender.name, text, summary=summary, color=sender.color)
-        item = Item(id=self._ids.short(), to=to, content=(Text(text=said),), by="agent")
-        return await self._deliver(item, said, self.agent(sender.agent), site.call_id)
-
-    async def _deliver(self, item: Item, said: str, sender: Agent, call: str) -> Reached:
-        to = item.to
-        run = self._roll.get(to)
-        if to == LEAD or to in self._resuming or (run is not None and run.completion is None):
-            self._post(item, said)
-            name = "lead" if to == LEAD else run.facts.name if run else ""
-            return Reached(to=to, name=name or to, how="queued")
-        return await self._resume(item, said, sender, call)
-
-    def _post(self, item: Item, text: str) -> None:
-        self._emit(Queued(agent=item.to, item=item.id, by=item.by, text=text))
-        self._queue.put(item)
-
-    async def _resume(self, item: Item, said: str, parent: Agent, call: str) -> Reached:
-        agent = item.to
-        earlier = self._roll.get(agent)
-        self._resuming.add(agent)
+    async def _resume(self, agent: AgentId, parent: Agent, call: str, ready: Callable[[Outfit], None]) -> Run:
+        newcomer = self._newcomer(agent, parent, call)
+        outfit = await self._outfitter.again(newcomer)
+        outfit = replace(outfit, started=replace(outfit.started, background=True))
+        counted = None
         try:
-            if earlier is not None:
-                await earlier.over()
-            newcomer = self._newcomer(agent, parent, call)
-            outfit = await self._outfitter.again(newcomer)
-            outfit = replace(outfit, started=replace(outfit.started, background=True))
-            counted = await self._counted_in_again(outfit)
-            for left in self._pending.pop(agent, []):
-                if left.id not in outfit.delivered:
-                    self._queue.put(left)
-            self._post(item, said)
-            run = await self._begin(outfit, newcomer, counted)
+            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+            ready(outfit)
+            return self._begin(outfit, newcomer, counted)
         except BaseException:
-            # What others said to it meanwhile waits until it can be resumed.
-            while (waiting := self._queue.take(agent)) is not None:
-                self._pending.setdefault(agent, []).append(waiting)
-            raise
-        finally:
-            self._resuming.discard(agent)
-        return Reached(
-            to=agent, name=run.facts.name or agent, how="resumed", output=str(self._outfitter.output(agent))
-        )
-
-    async def _counted_in_again(self, outfit: Outfit) -> Started:
-        try:
-            return self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
-        except AgentRefused:
+            if counted is not None:
+                self._purse.ended(counted, begun=False)
             await outfit.finish()
             raise
 
     def _taken(self, run: Run, completion: Completion, site: Site) -> None:
-        """A blocking look saw the end: no notification comes, and one that waits is taken back."""
-        if run.notified or not run.background:
-            return
-        waited = self._queue.withdraw(run.report_to, completion.id)
-        if waited or run.live:
-            run.notified = True
+        """A blocking look saw the end: no notification comes, and one that waits is taken back.
+
+        What an agent leaves in a worktree is known only when it is over: until then it is still announced.
+        """
+        waits = self._queue.withdraw(run.report_to, completion.id)
+        if run.background and (waits or (run.live and not run.taken_by and run.facts.isolation is None)):
+            run.taken_by = site.call_id
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
+
+    def unanswered(self, agent: AgentId, cut: Message | None) -> None:
+        """Its calls were cut short, and these are their results: ends that they would tell are announced."""
+        calls = set() if cut is None else {b.tool_use_id for b in cut.content if isinstance(b, ToolResult)}
+        for run in self._roll.ended_for(agent) if calls else ():
+            done = run.completion
+            waited_for = not run.background and run.facts.call in calls
+            if done is not None and (run.taken_by in calls or (waited_for and done.status != "killed")):
+                run.background, run.taken_by = True, ""
+                self._queue.put(notification(done))
 
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
@@ -485,12 +444,5 @@ def _refuse_teammates_of(teammate: Identity, order: Order) -> None:
         )
 
 
-def notification(completion: Completion) -> Item:
-    return Item(
-        id=completion.id,
-        to=completion.report_to,
-        content=(Text(text=task_notification(completion)),),
-        by="runtime",
-        mode="task-notification",
-        priority="later",
-    )
+def _how_ended(run: Run) -> str:
+    return "was stopped" if run.status == "killed" else run.status

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from shoal.agent.loop import Ended
-from shoal.core.agents import End
-from shoal.core.messages import Message
+from shoal.core.agents import Completion, End
+from shoal.core.arrivals import Item
+from shoal.core.messages import Message, Text
+from shoal.wire.notices import task_notification
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -31,3 +33,25 @@ def ending(ended: Ended, said: Sequence[Message]) -> Ending:
 def last_words(said: Sequence[Message]) -> str:
     """The last text of an agent that did not come to its end; what came after it were calls alone."""
     return next((each.text for each in reversed(said) if each.role == "assistant" and each.text), "")
+
+
+def joined(*details: str) -> str:
+    return "; ".join(filter(None, details))
+
+
+def unheard(messages: int) -> str:
+    if not messages:
+        return ""
+    many = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
+    return f"{many} not heard, and SendMessage resumes it with what was said"
+
+
+def notification(completion: Completion) -> Item:
+    return Item(
+        id=completion.id,
+        to=completion.report_to,
+        content=(Text(text=task_notification(completion)),),
+        by="runtime",
+        mode="task-notification",
+        priority="later",
+    )

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from shoal.agent.agent import Agent
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
+from shoal.core.arrivals import Item
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.messages import Message
@@ -36,12 +37,18 @@ class Outfit(Struct, frozen=True, kw_only=True):
     """What it is to do; None where that waits in its queue."""
     delivered: frozenset[str] = frozenset()
     """What its transcript shows it has got already."""
+    answered: frozenset[str] = frozenset()
+    """Its calls that have their results there."""
     one_shot: bool = False
     check: Check | None = None
     """Runs the command that decides whether the work is done: how it ended, and the end of what it wrote."""
     commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
     finish: Callable[[], Awaitable[KeptWork | None]] = _nothing_left
     """Gives back what it was given; the work it leaves in a worktree, if any."""
+
+    def knows(self, item: Item) -> bool:
+        """Whether what waits for the agent is in its transcript already."""
+        return item.id in self.delivered or item.instead_of in self.answered
 
 
 class Seat(Struct, frozen=True, kw_only=True):

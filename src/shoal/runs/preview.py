@@ -9,7 +9,7 @@ from shoal.agent.agent import Agent
 from shoal.core.budget import Purse
 from shoal.core.errors import AgentRefused
 from shoal.core.fanout import Estimate, estimate
-from shoal.core.ids import LEAD
+from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import ToolUse
 from shoal.core.questions import Allowed, Answer, Denied, MayRun
 from shoal.core.tools import ALIASES, Site
@@ -25,7 +25,8 @@ class Preview:
     def __init__(self, most: int | None, purse: Purse) -> None:
         self._most = most
         self._purse = purse
-        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._asked: dict[AgentId, tuple[str, asyncio.Future[Answer]]] = {}
+        """For each agent its last message of that kind: its calls need not all start at once."""
 
     async def allow(self, parent: Agent, site: Site) -> None:
         """Raises `AgentRefused` where the person does not want them."""
@@ -43,22 +44,25 @@ class Preview:
                 raise AgentRefused("No agent was started: the answer was not about starting them.")
 
     async def _answer(self, calls: list[ToolUse], parent: Agent, site: Site) -> Answer:
-        """The first of the calls asks; the others, which run beside it, wait for the same answer."""
-        key = f"{site.agent.agent} {calls[0].id}"
-        if key in self._asked:
-            return await asyncio.shield(self._asked[key])
-        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        """The first of the calls asks; the others, beside it or later, get the same answer."""
+        me, first = site.agent.agent, calls[0].id
+        asked = self._asked.get(me)
+        if asked is not None and asked[0] == first:
+            return await asyncio.shield(asked[1])
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[me] = first, answer
         try:
             given = await site.desk.ask(self._question(calls, parent, site))
+        except Exception as error:
+            # Those beside it fail as it does.
+            answer.set_exception(error)
+            answer.exception()
+            raise
         except BaseException:
             answer.cancel()
             raise
-        else:
-            answer.set_result(given)
-            return given
-        finally:
-            # By now those beside it hold what they wait for.
-            del self._asked[key]
+        answer.set_result(given)
+        return given
 
     def _question(self, calls: list[ToolUse], parent: Agent, site: Site) -> MayRun:
         cost = estimate(len(calls), _START, parent.model.card, self._mean())

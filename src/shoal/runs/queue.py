@@ -52,6 +52,11 @@ class Queue:
             del self._waiting[to]
         return None
 
+    def put_back(self, item: Item) -> None:
+        """Before all others of its priority."""
+        waiting = self._waiting.setdefault(item.to, _Waiting())
+        waiting.by_priority[_ORDER.index(item.priority)].appendleft(item)
+
     def take_prompts(self, to: AgentId) -> tuple[Item, ...]:
         """What a person said that the agent has not heard; the rest stays."""
         waiting = self._waiting.get(to)
@@ -121,3 +126,6 @@ class QueueInlet:
 
     def entered(self, item: Item) -> None:
         self._queue.entered(item)
+
+    def put_back(self, item: Item) -> None:
+        self._queue.put_back(item)

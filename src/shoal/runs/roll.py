@@ -10,6 +10,7 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.runs.run import Run
 
 LEAD_NAMES = ("lead", "team-lead", "main")
+EVERYONE = "*"
 _NAMED = 20
 """How many are named to whom looks for one that is not there."""
 
@@ -23,8 +24,12 @@ class Roll:
         """By whom they report to."""
         self._names: dict[str, AgentId] = {}
         self._names.update(dict.fromkeys(LEAD_NAMES, LEAD))
+        self._promised: set[str] = set()
 
     def enter(self, run: Run) -> None:
+        if run.facts.name in self._promised:
+            self._promised.discard(run.facts.name)
+            self._names[run.facts.name] = run.id
         self._runs[run.id] = run
         self._at_work.setdefault(run.report_to, {})[run.id] = run
 
@@ -42,19 +47,25 @@ class Roll:
             if completion.name:
                 self._names[completion.name] = completion.agent
 
-    def take_name(self, wished: str, agent: AgentId) -> str:
-        """The name, with a number where one at work, or the lead, has it."""
+    def take_name(self, wished: str) -> str:
+        """The name, with a number where one at work, or the lead, has it, or where it means another.
+
+        It is kept free for one that starts, and its own when that one is entered.
+        """
         name, number = wished, 1
         while self._is_taken(name):
             number += 1
             name = f"{wished}-{number}"
-        self._names[name] = agent
+        self._promised.add(name)
         return name
 
     def free_name(self, name: str) -> None:
-        self._names.pop(name, None)
+        """Who was to have it does not start."""
+        self._promised.discard(name)
 
     def _is_taken(self, name: str) -> bool:
+        if name == EVERYONE or name in self._promised or name in self._runs:
+            return True
         holder = self._names.get(name)
         if holder is None:
             return False
@@ -87,6 +98,18 @@ class Roll:
     def started_by(self, parent: AgentId) -> tuple[Run, ...]:
         """Those still at work that report to it."""
         return tuple(self._at_work.get(parent, {}).values())
+
+    def ended_for(self, agent: AgentId) -> tuple[Run, ...]:
+        """Those that ended and report to it."""
+        return tuple(run for run in self._runs.values() if run.report_to == agent and not run.live)
+
+    def above(self, agent: AgentId) -> tuple[AgentId, ...]:
+        """To whom it reports, to whom that one does, and so on to the lead."""
+        found: list[AgentId] = []
+        while agent != LEAD and agent in self._runs and self._runs[agent].report_to not in found:
+            agent = self._runs[agent].report_to
+            found.append(agent)
+        return tuple(found)
 
     def glimpses(self, now: float) -> tuple[Glimpse, ...]:
         return tuple(run.glimpse(now) for run in self._runs.values())

@@ -24,10 +24,10 @@ class Run:
         "completion",
         "facts",
         "live",
-        "notified",
         "report_to",
         "since",
         "stopping",
+        "taken_by",
         "task",
         "witness",
     )
@@ -44,7 +44,8 @@ class Run:
         self.completion: Completion | None = None
         self.live = True
         """Until everything it was given is returned, and whoever is to hear of its end was told."""
-        self.notified = False
+        self.taken_by = ""
+        """The call that looked, saw the end and took the notification, if one did."""
         self.stopping = ""
         """Why it is being stopped, if it is."""
         self.task: asyncio.Task[None] | None = None

@@ -10,17 +10,18 @@ from shoal.core.agents import Ran
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Speaker
 from shoal.core.identity import assume
-from shoal.core.messages import user
+from shoal.core.messages import Message, user
 from shoal.core.neutral import neutral
 from shoal.runs.endings import Ending, ending, last_words
-from shoal.runs.outfit import Outfit
+from shoal.runs.outfit import Check, Outfit
 from shoal.runs.queue import Queue
 from shoal.runs.run import Run
 
 _PARENT: Speaker = "agent"
 _RUNTIME: Speaker = "runtime"
 ATTEMPTS = 3
-"""Times the acceptance command may be run for one piece of work."""
+"""Times in a row that the acceptance command may fail."""
+_JUDGED = ("done", "max_turns")
 
 
 class Shift:
@@ -30,13 +31,16 @@ class Shift:
         self._queue = queue
         self._waits = waits
         self.acceptance: Ran | None = None
+        self.cut: Message | None = None
+        """Results for calls that its end cut short."""
+        self._failures = 0
 
     async def work(self, this: Run, outfit: Outfit) -> Ending:
         """Expected ends are values, and so is a crash: whoever started the agent reads of it."""
         agent = outfit.agent
         assume(agent.identity, agent.surroundings.workspace)
         try:
-            return await self._worked(outfit)
+            return await self._worked(this, outfit)
         except asyncio.CancelledError:
             if not this.stopping:
                 raise
@@ -53,33 +57,37 @@ class Shift:
             detail = f"{type(error).__name__}: {error}"
             return Ending(status="failed", text=last_words(agent.conversation.messages), detail=detail)
 
-    async def _worked(self, outfit: Outfit) -> Ending:
+    async def _worked(self, this: Run, outfit: Outfit) -> Ending:
         agent = outfit.agent
         prompt, by = outfit.prompt, _PARENT
-        attempts = 0
         while True:
             ended = await run(agent, prompt, by=by)
-            if ended.reason != "done":
-                break
             prompt, by = None, _RUNTIME
-            if await self._more(outfit):
+            if ended.reason == "done" and await self._more(outfit):
                 continue
-            if outfit.check is None or attempts == ATTEMPTS:
-                break
-            attempts += 1
-            self.acceptance, wrote = await outfit.check()
-            if self.acceptance.exit_code != 0 and attempts < ATTEMPTS:
-                prompt = user(_not_accepted(self.acceptance, wrote))
-            # What came while the command ran is heard before the end.
-            if prompt is None and not self._queue.size(agent.identity.agent):
-                break
-        return self._judged(ending(ended, agent.conversation.messages))
+            if outfit.check is not None and ended.reason in _JUDGED:
+                prompt = await self._checked(outfit.check)
+            if this.witness is not None and this.witness.used_shell:
+                this.witness.committed(await outfit.commits())
+            # What came meanwhile is heard before the end.
+            if ended.reason != "done" or (prompt is None and not self._queue.size(agent.identity.agent)):
+                return self._judged(ending(ended, agent.conversation.messages))
+
+    async def _checked(self, check: Check) -> Message | None:
+        """What the agent is told where its work is not accepted and may be mended."""
+        self.acceptance, wrote = await check()
+        if self.acceptance.exit_code == 0:
+            self._failures = 0
+            return None
+        self._failures += 1
+        return user(_not_accepted(self.acceptance, wrote)) if self._failures < ATTEMPTS else None
 
     def _judged(self, end: Ending) -> Ending:
         if end.status != "completed" or self.acceptance is None or self.acceptance.exit_code == 0:
             return end
-        detail = f"its acceptance command failed {ATTEMPTS} times: {self.acceptance.command}"
-        return Ending(status="failed", text=end.text, detail=detail)
+        times = "" if self._failures == 1 else f" {self._failures} times"
+        failed = f"its acceptance command failed{times}: {self.acceptance.command}"
+        return Ending(status="failed", text=end.text, detail="; ".join(filter(None, (end.detail, failed))))
 
     async def _more(self, outfit: Outfit) -> bool:
         """Whether something arrived for the agent, waiting for the ends of those it started."""
@@ -93,7 +101,7 @@ class Shift:
     def _close(self, outfit: Outfit) -> None:
         """Leave the conversation so that it can go on; resuming does the same where this cannot."""
         try:
-            outfit.agent.conversation.interrupt()
+            self.cut = outfit.agent.conversation.interrupt()
         except StoreError:
             return
 

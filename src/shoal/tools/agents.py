@@ -14,7 +14,7 @@ from shoal.core.teams import Spawned, Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
 from shoal.tools.messages import Abroad, message_tool
-from shoal.wire.notices import NO_REPORT, evidence, report
+from shoal.wire.notices import NO_REPORT, evidence, kept_work, report
 
 _T = TypeVar("_T")
 _ABOUT = (
@@ -166,7 +166,8 @@ def _completed(done: Completion) -> Outcome:
         data |= {"worktreePath": done.worktree.path, "worktreeBranch": done.worktree.branch}
     if done.status != "completed":
         partial = f"\n\nWhat it said before:\n{report(done)}" if done.text else ""
-        why = f"The agent {'was stopped' if done.status == 'killed' else 'failed'}: {done.detail}{partial}"
+        ended = "was stopped" if done.status == "killed" else "failed"
+        why = f"The agent {ended}: {done.detail}{partial}"
         return Outcome(content=f"{why}\n\n{_trailer(done)}", is_error=not done.text, data=data)
     parts = [report(done) if done.text.strip() else NO_REPORT]
     if done.detail:
@@ -179,10 +180,7 @@ def _completed(done: Completion) -> Outcome:
 def _trailer(done: Completion) -> str:
     lines = [f"agentId: {done.agent} (SendMessage resumes it)"]
     if done.worktree is not None:
-        work = done.worktree
-        lines.append(f"worktreePath: {work.path}\nworktreeBranch: {work.branch}")
-        if work.ref:
-            lines.append(f"git merge {work.ref} brings all of it in")
+        lines.append(kept_work(done.worktree))
     lines.append(f"evidence: {evidence(done.evidence)}")
     lines.append(
         f"<usage>total_tokens: {done.usage.total_tokens}\ntool_uses: {done.evidence.tool_calls}\n"

@@ -12,7 +12,7 @@ from shoal.core.teams import Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
 from shoal.tools.shells import Shell, Shells
-from shoal.wire.notices import report, summary
+from shoal.wire.notices import kept_work, report, summary
 
 _LONGEST = 600_000
 
@@ -100,4 +100,6 @@ def _agent_output(seen: Glimpse) -> Outcome:
             f"{seen.seconds:.0f} s so far.{doing} Its output grows in {seen.output}.",
             data=data,
         )
-    return Outcome(content=f"status: {done.status}\n{summary(done)}\n\n{report(done)}", data=data)
+    work = "" if done.worktree is None else f"\n\n{kept_work(done.worktree)}"
+    told = f"status: {done.status}\n{summary(done)}\n\n{report(done)}{work}"
+    return Outcome(content=told, data=data)

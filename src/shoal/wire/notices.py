@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
-from shoal.core.agents import Completion, Evidence
+from shoal.core.agents import Completion, Evidence, KeptWork
 from shoal.core.neutral import neutral
 from shoal.core.schedules import Schedule
 from shoal.core.shells import ShellEnd, ShellFacts
@@ -55,6 +55,12 @@ def report(completion: Completion) -> str:
         f"{text}\n[The whole report has {completion.size:,} characters "
         f"(SHA-256 {completion.digest[:16]}): read it in parts from {completion.result}]"
     )
+
+
+def kept_work(work: KeptWork) -> str:
+    """Where the work of an agent in a worktree is, and how to bring it in."""
+    where = f"worktreePath: {work.path}\nworktreeBranch: {work.branch}"
+    return f"{where}\ngit merge {work.ref} brings all of it in" if work.ref else where
 
 
 def evidence(seen: Evidence) -> str:

@@ -18,7 +18,7 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """An agent as it was made. Its prompt and tools are kept word for word: a cache still knows them."""
 
     agent_type: str
-    description: str
+    description: str = ""
     name: str = ""
     model: str = ""
     mode: str = ""
@@ -58,8 +58,13 @@ def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
     """Raises `NoSuchSession` where its transcript is gone, `StoreError` where it cannot be read."""
     try:
         facts = msgspec.json.decode(meta_path(transcript).read_bytes(), type=Remembered)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except FileNotFoundError:
         facts = None
+    except msgspec.DecodeError as error:
+        # What it was held to stands there: as an agent for any purpose it might do more.
+        raise StoreError(
+            f"{meta_path(transcript)} cannot be understood: {error}.", path=transcript
+        ) from error
     except OSError as error:
         raise StoreError(
             f"{meta_path(transcript)} cannot be read: {error.strerror}.", path=transcript

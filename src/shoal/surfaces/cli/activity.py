@@ -10,6 +10,7 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
+    RequestFailed,
     RequestSent,
     RequestSettled,
     ToolFinished,
@@ -86,19 +87,23 @@ def doing_now(event: Event, calls: dict[str, str], before: str) -> str:
 
 def _doing(event: Event) -> str | None:
     match event:
-        case RequestSent():
-            return "thinking"
         case Heard(kind="text"):
             return "answering"
         case Heard(kind="tool_input", text=tool):
             return f"calling {one_line(tool)}"
-        case Heard():
+        case RequestSent() | Heard():
             return "thinking"
         case Discarded(reason=reason, retry_in=delay):
-            return f"asking again in {seconds(delay)}: {one_line(reason)}"
+            return _again(delay, reason)
+        case RequestFailed(reason=reason, retry_in=delay) if delay is not None:
+            return _again(delay, reason)
         case Asked():
             return "waiting for your answer"
         case Finished():
             return "done"
         case _:
             return None
+
+
+def _again(delay: float, reason: str) -> str:
+    return f"asking again in {seconds(delay)}: {one_line(reason)}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from shoal.core.agents import Completion
-from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Event
+from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Event, WorkKept
 from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.paint import CYAN, DIM, YELLOW, count, cut, dollars, one_line, painted, seconds, width
 from shoal.surfaces.cli.standing import Standing
@@ -71,15 +72,22 @@ def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
 
 
 def agent_words(event: Event, it: Standing) -> str | None:
-    """That an agent in the background started or ended; of one that is waited for its call tells."""
+    """That an agent in the background started or ended; of one that is waited for its call tells.
+
+    Work that is left in a worktree is told of either.
+    """
+    task = f": {one_line(it.task)}" if it.task else ""
     match event:
         case AgentStarted(background=True, resumed=resumed):
             how = "goes on" if resumed else "started"
-            return f"agent {it.who} {how} in the background: {one_line(it.task)}"
+            return f"agent {it.who} {how} in the background{task}"
         case AgentMoved():
-            return f"agent {it.who} goes on in the background: {one_line(it.task)}"
+            return f"agent {it.who} goes on in the background{task}"
         case AgentEnded(completion=done) if done.background:
-            return f"agent {it.who} {ended_words(done)}: {one_line(it.task)}"
+            return f"agent {it.who} {ended_words(done)}{task}"
+        case WorkKept(work=work):
+            name = one_line(Path(work.path).name)
+            return f"agent {it.who} left work in a worktree; bring it in with: shoal worktree merge {name}"
         case _:
             return None
 

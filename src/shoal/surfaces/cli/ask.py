@@ -52,9 +52,7 @@ def showing(*, question: str) -> int:
     from shoal.app.settings import home_directory
 
     row = find_row(_rows(), question, home_directory())
-    click.echo(
-        f"{row.question.id}  asked {row.seconds} s ago by {row.question.agent} in session {row.session}"
-    )
+    click.echo(f"{row.question.id}  asked {row.seconds} s ago by {_asker(row)} in session {row.session}")
     for line in _whole(row.question):
         click.echo(line)
     return exits.OK
@@ -88,7 +86,7 @@ def answering(
         return exits.ERROR
     for line in _whole(row.question):
         click.echo(line)
-    click.echo(f"Answered {row.question.id}: {row.question.agent} goes on.")
+    click.echo(f"Answered {row.question.id}: {_asker(row)} goes on.")
     return exits.OK
 
 
@@ -155,9 +153,19 @@ def _line(row: Row) -> str:
     from shoal.surfaces.cli.paint import cut
 
     gone = "" if row.live else "  (its run has ended)"
-    return (
-        f"{row.question.id}  {row.seconds:>5} s  {row.question.agent}  {cut(_what(row.question), 100)}{gone}"
-    )
+    return f"{row.question.id}  {row.seconds:>5} s  {_asker(row)}  {cut(_what(row.question), 100)}{gone}"
+
+
+def _asker(row: Row) -> str:
+    from shoal.app.settings import home_directory
+    from shoal.app.watching import Run
+    from shoal.core.ids import LEAD
+    from shoal.surfaces.cli.paint import cut
+    from shoal.surfaces.cli.ps import standings_of
+
+    standings = standings_of(Run(session=row.session, home=home_directory()))
+    agent = row.question.agent
+    return str(agent) if agent == LEAD else cut(standings.described(agent), 60)
 
 
 def _facts(row: Row) -> dict[str, object]:

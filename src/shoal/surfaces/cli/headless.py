@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.app.session import Session, Turn
+from shoal.app.session import Session
+from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse
 from shoal.core.errors import ShoalError
-from shoal.core.events import Answered, Asked, EndReason, Event, Finished
+from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept
 from shoal.core.ids import LEAD
 from shoal.core.questions import Denied, MayRun
 from shoal.surfaces.cli import exits, sentences
@@ -93,6 +94,9 @@ class _Run:
     async def work(self) -> int:
         for note in self._session.notes:
             say(note)
+        left_over = self._session.parts.left_over
+        if left_over is not None and left_over.cut_off:
+            say(sentences.cut_off_agents(left_over.cut_off))
         lines_lost = 0
         try:
             async with asyncio.TaskGroup() as group:
@@ -214,7 +218,9 @@ class _Run:
         shells = await self._session.parts.shells.stop_all()
         if shells:
             say(sentences.ended_shells([(shell.id, shell.command) for shell in shells]))
-        await self._catch_up(lambda _: None)
+        with self._progress() as hear:
+            # That they were stopped is told by now; what they leave behind is not.
+            await self._catch_up(lambda event: hear(event) if isinstance(event, WorkKept) else None)
         await self._output.rest()
 
     def _tell_stopped(self, stopped: tuple[Glimpse, ...]) -> None:
@@ -241,7 +247,9 @@ class _Run:
             return
         from shoal.surfaces.cli.progress import progress_for
 
-        progress = progress_for(sys.stderr, self._session.agent.clock, self._standings)
+        desk = self._session.parts.desk
+        waits = desk.patience is not None and not desk.attended
+        progress = progress_for(sys.stderr, self._session.agent.clock, self._standings, waits=waits)
         try:
             yield progress.hear
         finally:

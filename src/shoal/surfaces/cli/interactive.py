@@ -13,7 +13,7 @@ from msgspec import structs
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
-from shoal.surfaces.cli.sentences import stopped_agents
+from shoal.surfaces.cli.sentences import cut_off_agents, stopped_agents
 from shoal.surfaces.cli.slash import COMMANDS
 from shoal.surfaces.cli.talk import Talk
 
@@ -61,6 +61,8 @@ def _without_terminal(options: Options, prompt: str | None) -> int:
 async def converse(options: Options, prompt: str | None, home: Path) -> int:
     """Until the person ends it; the exit status. `home` is where the history of prompts is kept."""
     from shoal.app.session import Session
+    from shoal.app.watching import Run
+    from shoal.surfaces.cli.ps import standings_of
 
     options = structs.replace(options, attended=True)
     screen = screen_for(sys.stdout)
@@ -74,7 +76,8 @@ async def converse(options: Options, prompt: str | None, home: Path) -> int:
         while True:
             async with Session(options) as session:
                 _greet(screen, session)
-                talk = Talk(session, screen, place)
+                so_far = standings_of(Run(session=session.id, home=home))
+                talk = Talk(session, screen, place, so_far)
                 outcome = await talk.go(prompt)
                 _farewell(screen, session, await session.stop_agents())
             if outcome == "ended":
@@ -90,6 +93,9 @@ def _greet(screen: Screen, session: Session) -> None:
     screen.write(f"  {session.agent.model.card.id} · {session.parts.workspace.root}\n", DIM)
     for note in session.notes:
         screen.write(f"  {one_line(note)}\n", YELLOW)
+    left_over = session.parts.left_over
+    if left_over is not None and left_over.cut_off:
+        screen.write(f"  {cut_off_agents(left_over.cut_off)}\n", YELLOW)
     screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)
     _recall(screen, session.agent.conversation.messages)
 

@@ -39,7 +39,13 @@ COMMANDS = {
     "ask": SubCommand(
         "shoal.surfaces.cli.ask",
         "See what agents ask, and answer.",
-        ("shoal ask", "shoal ask answer 3f yes", 'shoal ask answer 3f no --reason "use the other branch"'),
+        (
+            "shoal ask",
+            "shoal ask ls --json | jq -r '.[].id'",
+            "shoal ask show 3f",
+            "shoal ask answer 3f yes",
+            'shoal ask answer 3f no --reason "use the other branch"',
+        ),
     ),
     "config": SubCommand(
         "shoal.surfaces.cli.config",
@@ -104,6 +110,7 @@ COMMANDS = {
         "List, show, add and change tasks.",
         (
             "shoal task ls",
+            "shoal task show 4",
             'shoal task add "Fix the login test" --blocked-by 3',
             "shoal task update 4 --status completed",
             "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
@@ -136,6 +143,8 @@ COMMANDS = {
             "shoal worktree ls",
             "shoal worktree show agent-a1b2c3d4",
             "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree rm agent-a1b2c3d4 --force",
+            "shoal worktree reap",
             "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
         ),
     ),
@@ -218,13 +227,20 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else exits.OK
 
 
+def _shown(examples: Sequence[str]) -> str:
+    return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
+
+
 def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
     if arguments and arguments[0] in COMMANDS:
         sub = COMMANDS[arguments[0]]
         command: click.Command = import_module(sub.module).command
-        command.epilog = "\n".join(("\b", "Examples:", *(f"  {example}" for example in sub.examples)))
+        command.epilog = _shown(sub.examples)
+        for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+            own = f"shoal {arguments[0]} {name}"
+            part.epilog = _shown([example for example in sub.examples if f"{own} " in f"{example} "])
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
             debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")

@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 
 from shoal.core.clock import Clock
 from shoal.core.events import (
+    Asked,
     BudgetWarned,
     ConversationCompacted,
     Discarded,
@@ -18,8 +19,10 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import LEAD
+from shoal.core.questions import Question
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows, agent_words
+from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
 from shoal.surfaces.cli.sentences import budget_warning
@@ -35,14 +38,14 @@ class Progress(Protocol):
     def close(self) -> None: ...
 
 
-def progress_for(stream: TextIO, clock: Clock, standings: Standings) -> Progress:
+def progress_for(stream: TextIO, clock: Clock, standings: Standings, *, waits: bool = False) -> Progress:
     """To be fed with every event of a turn, and closed before anything else is written.
 
-    `standings` has heard each event before.
+    `standings` has heard each event before; `waits` says that questions are left open for an answer.
     """
     if is_live(stream):
-        return _LiveProgress(stream, clock, standings)
-    return _PlainProgress(stream, standings)
+        return _LiveProgress(stream, clock, standings, waits=waits)
+    return _PlainProgress(stream, standings, waits=waits)
 
 
 class LiveRows:
@@ -64,8 +67,9 @@ class LiveRows:
 
 
 class _LiveProgress:
-    def __init__(self, stream: TextIO, clock: Clock, standings: Standings) -> None:
+    def __init__(self, stream: TextIO, clock: Clock, standings: Standings, *, waits: bool) -> None:
         self._screen = LiveScreen(stream)
+        self._waits = waits
         self._clock = clock
         self._standings = standings
         self._activity = Activity(clock)
@@ -73,7 +77,7 @@ class _LiveProgress:
         self._rows = LiveRows(self._screen, self._drawn) if standings.at_work() else None
 
     def hear(self, event: Event) -> None:
-        told = _told(event, self._standings)
+        told = _told(event, self._standings, waits=self._waits)
         if told is not None and not isinstance(event, ToolStarted | ToolFinished):
             self._screen.write(f"{told}\n", DIM)
         self._activity.hear(event)
@@ -94,13 +98,14 @@ class _LiveProgress:
 
 
 class _PlainProgress:
-    def __init__(self, stream: TextIO, standings: Standings) -> None:
+    def __init__(self, stream: TextIO, standings: Standings, *, waits: bool) -> None:
         self._screen = PlainScreen(stream)
+        self._waits = waits
         self._standings = standings
 
     def hear(self, event: Event) -> None:
         # Here the failed call's own line says why it was not run.
-        told = _told(event, self._standings)
+        told = _told(event, self._standings, waits=self._waits)
         if told is not None and not isinstance(event, PermissionDenied):
             self._screen.write(f"{told}\n")
 
@@ -108,13 +113,17 @@ class _PlainProgress:
         self._screen.close()
 
 
-def _told(event: Event, standings: Standings) -> str | None:
+def _told(event: Event, standings: Standings, *, waits: bool) -> str | None:
     """Agents are named, the lead is not."""
     it = standings.all.get(event.agent)
     if it is not None and (words := agent_words(event, it)) is not None:
         return words
-    words = _done(event)
+    words = _open_question(event.question) if waits and isinstance(event, Asked) else _done(event)
     return words if words is None or event.agent == LEAD else f"{standings.name(event.agent)}: {words}"
+
+
+def _open_question(question: Question) -> str:
+    return f"waits for an answer: {wanted(question)} See it with: shoal ask show {question.id}"
 
 
 def _done(event: Event) -> str | None:

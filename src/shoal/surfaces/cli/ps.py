@@ -99,7 +99,7 @@ def _print(run: Run, standings: Standings, now: float) -> None:
         indent = "  " * (each.depth + 1)
         dot = painted("●", colour(each.color), colours=colours)
         click.echo(f"{indent}{dot} {each.who}  {cut(one_line(each.task), 70)}")
-        doing = f"{each.state}: {cut(one_line(doing_words(each)), 50)}" if each.live else each.state
+        doing = f"{each.state}: {cut(one_line(doing_words(each)), 50)}" if each.live else each.state_words
         ended = each.since + each.completion.duration_ms / 1000 if each.completion else now
         told = (
             str(each.agent),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from shoal.core import errors
-from shoal.core.agents import Glimpse
+from shoal.core.agents import Completion, Glimpse
 from shoal.core.caps import Limit, amount
 from shoal.core.events import BudgetWarned, Finished
 from shoal.core.questions import MayRun
@@ -120,6 +120,17 @@ def stopped_agents(stopped: Sequence[Glimpse]) -> str:
             f"({calls}, {count(each.tokens)} tokens, {seconds(each.seconds)}; output: {each.output})"
         )
     return "\n".join(lines)
+
+
+def cut_off_agents(ends: Sequence[Completion]) -> str:
+    """Agents that were at work when an earlier process of the session died."""
+    from shoal.surfaces.cli.paint import cut, one_line
+
+    who = ", ".join(
+        f"{one_line(end.name or end.kind)} ({cut(one_line(end.description), 60)}, {end.agent})"
+        for end in ends
+    )
+    return f"Cut off when the last run of this session died: {who}. The lead is told, and can let them go on."
 
 
 def ended_shells(shells: Sequence[tuple[str, str]]) -> str:

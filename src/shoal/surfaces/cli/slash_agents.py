@@ -66,7 +66,7 @@ def _tell(talk: Talk, each: Standing) -> None:
     write(f"  {one_line(each.task)}\n")
     took = numbers(each, now if each.live else each.since + _seconds(each))
     cost = dollars(each.usd if each.priced else None)
-    doing = f"{each.state}: {doing_words(each)}" if each.live else each.state
+    doing = f"{each.state}: {doing_words(each)}" if each.live else each.state_words
     behind = " · in the background" if each.background and each.live else ""
     write(f"{'  ' * max(each.depth, 1)}  {each.agent} · {doing}{behind} · {took} · {cost}\n", DIM)
 

@@ -85,6 +85,11 @@ class Standing:
         return "working" if self.at_work else "idle"
 
     @property
+    def state_words(self) -> str:
+        """For people; programs are told `state`."""
+        return "stopped" if self.state == "killed" else self.state
+
+    @property
     def live(self) -> bool:
         return self.state in ("working", "waiting")
 

@@ -26,8 +26,10 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 
     from shoal.app.settings import home_directory
     from shoal.app.watching import find_run
+    from shoal.surfaces.cli.ps import standings_of
 
-    stopped = asyncio.run(_stopped(find_run(home_directory(), session), agent))
+    run = find_run(home_directory(), session)
+    stopped = asyncio.run(_stopped(run, agent))
     if as_json:
         from shoal.wire.content import dump
 
@@ -35,7 +37,12 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     elif agent is None:
         click.echo(f"Session {stopped[0]} ends.")
     elif stopped[1]:
-        click.echo("Stopped:\n" + "\n".join(f"  {each}" for each in stopped[1]))
+        standings = standings_of(run)
+        lines = (
+            f"  {each}  {standings.described(each)}" if each in standings.all else f"  {each}"
+            for each in stopped[1]
+        )
+        click.echo("Stopped:\n" + "\n".join(lines))
     else:
         click.echo("No agent is at work.")
     return exits.OK

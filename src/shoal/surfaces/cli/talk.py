@@ -22,7 +22,8 @@ from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session, Turn
+    from shoal.app.session import Session
+    from shoal.app.turn import Turn
 
 AGAIN = 2.0
 """Seconds within which a second Ctrl-C ends the program."""
@@ -33,10 +34,13 @@ Outcome: TypeAlias = Literal["ended", "cleared"]
 class Talk:
     """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
 
-    def __init__(self, session: Session, screen: Screen, prompt: Prompt) -> None:
+    def __init__(
+        self, session: Session, screen: Screen, prompt: Prompt, standings: Standings | None = None
+    ) -> None:
+        """`standings` knows the agents of the session's earlier runs."""
         self.session = session
         self.screen = screen
-        self.standings = Standings()
+        self.standings = standings or Standings()
         self.telling = Telling(screen, standings=self.standings)
         self._feed = Feed(session)
         self._prompt = prompt

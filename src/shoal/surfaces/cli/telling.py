@@ -146,7 +146,7 @@ class Telling:
 
     def _tell_rest(self, event: Event) -> None:
         match event:
-            case TurnStarted(prompt=prompt) if self._onlooker and prompt:
+            case TurnStarted(prompt=prompt) if self._onlooker and prompt.strip():
                 self._quiet()
                 self._screen.write("\n› ", BOLD_CYAN)
                 self._screen.write(f"{prompt.strip()}\n", BOLD)

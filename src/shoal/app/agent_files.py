@@ -1,0 +1,102 @@
+"""The transcripts of a session's agents, and how one is taken up again from its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+import shoal
+from shoal.agent.conversation import Conversation
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRefused, StoreError
+from shoal.core.ids import AgentId, Ids
+from shoal.core.ports import Transcript
+from shoal.runs.outfit import Newcomer
+from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
+from shoal.stores.files.transcripts import FileTranscript
+from shoal.stores.memory import NoTranscript
+from shoal.wire.transcript import Lines
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+"""Of an agent, or of a teammate."""
+
+
+class Recalled(Struct, frozen=True, kw_only=True):
+    """An agent as its transcript tells it."""
+
+    facts: Remembered
+    transcript: Transcript
+    conversation: Conversation
+    delivered: frozenset[str] = frozenset()
+    """What it got of what was sent to it, by identity."""
+    answered: frozenset[str] = frozenset()
+    """Its calls that got a result of their own."""
+
+
+class AgentFiles:
+    """`directory` is where transcripts are; None keeps conversations in memory."""
+
+    def __init__(self, directory: Path | None, *, durable: bool, clock: Clock, ids: Ids) -> None:
+        self._directory = directory
+        self._durable = durable
+        self._clock = clock
+        self._ids = ids
+        self._in_memory: dict[AgentId, Recalled] = {}
+
+    def transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
+        if self._directory is None:
+            return NoTranscript()
+        lines = Lines(
+            session=newcomer.parent.identity.session,
+            cwd=facts.cwd,
+            version=shoal.__version__,
+            agent=newcomer.agent,
+        )
+        path = subagent_path(self._directory, newcomer.agent)
+        return FileTranscript(path, lines, durable=self._durable)
+
+    def keep(
+        self, agent: AgentId, facts: Remembered, transcript: Transcript, conversation: Conversation
+    ) -> None:
+        if self._directory is None:
+            self._in_memory[agent] = Recalled(facts=facts, transcript=transcript, conversation=conversation)
+        else:
+            remember(subagent_path(self._directory, agent), facts)
+
+    def recalled(self, newcomer: Newcomer) -> Recalled:
+        """Raises `AgentRefused` where there is no such agent, or its transcript cannot be used."""
+        agent = newcomer.agent
+        if self._directory is None:
+            if agent not in self._in_memory:
+                raise AgentRefused(_stranger(agent))
+            return self._in_memory[agent]
+        path = subagent_path(self._directory, agent)
+        if newcomer.seat is not None and (unspoken := recall_unspoken(path)) is not None:
+            transcript = self.transcript(newcomer, unspoken)
+            conversation = Conversation(transcript, self._clock, self._ids.branch())
+            return Recalled(facts=unspoken, transcript=transcript, conversation=conversation)
+        if not _SAFE_ID.fullmatch(agent) or not path.exists():
+            raise AgentRefused(_stranger(agent))
+        try:
+            facts, loaded = recall(path, agent)
+        except StoreError as error:
+            raise AgentRefused(str(error)) from error
+        transcript = self.transcript(newcomer, facts)
+        conversation = Conversation(
+            transcript, self._clock, self._ids.branch(), messages=loaded.messages, last=loaded.last
+        )
+        conversation.interrupt()
+        return Recalled(
+            facts=facts,
+            transcript=transcript,
+            conversation=conversation,
+            delivered=loaded.delivered,
+            answered=loaded.answered,
+        )
+
+
+def _stranger(agent: AgentId) -> str:
+    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."

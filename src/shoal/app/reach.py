@@ -1,0 +1,93 @@
+"""What the lead of a session can touch, and what may stop it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.app.confines import sandbox
+from shoal.app.options import Options
+from shoal.app.permitting import session_permissions
+from shoal.app.session_record import Record
+from shoal.app.settings import Settings
+from shoal.backends.processes import GuardedProcesses
+from shoal.core.events import FileChanged
+from shoal.core.filenames import shown
+from shoal.core.ids import LEAD, Ids
+from shoal.core.sandbox import Sandbox
+from shoal.policy.permissions import RulePermissions
+from shoal.runs.desk import FileDesk
+from shoal.tools.shells import Shells
+from shoal.workspaces.local import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    workspace: LocalWorkspace
+    permissions: RulePermissions
+    desk: FileDesk
+    processes: GuardedProcesses
+    shells: Shells
+    sandbox: Sandbox
+    granted: tuple[Path, ...]
+
+
+async def reach_of(
+    options: Options,
+    settings: Settings,
+    cwd: Path,
+    record: Record,
+    session: Session,
+    ids: Ids,
+    leave: AsyncExitStack,
+) -> Reach:
+    granted = (*options.add_dirs, *settings.standing.directories)
+
+    def changed(turn: int, path: Path) -> None:
+        session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
+
+    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
+    desk = FileDesk(
+        record.directory / "questions",
+        clock=options.clock,
+        emit=session.emit,
+        attended=options.attended,
+        patience=settings.own.question_patience,
+    )
+    processes = GuardedProcesses(options.clock)
+    leave.push_async_callback(processes.aclose)
+    shells = Shells(
+        processes=processes,
+        clock=options.clock,
+        ids=ids.branch(),
+        home=settings.home,
+        env=settings.tool_environment,
+        stuck_after=settings.own.stuck_after,
+        note=session.note,
+    )
+    permissions = session_permissions(options, settings, workspace, record.directory, session)
+    confined = sandbox(settings, workspace, record.directory, session.note, permissions.denied_paths)
+    shells.confine(confined)
+    permissions.sandboxed = lambda _: confined.vouches
+    return Reach(
+        workspace=workspace,
+        permissions=permissions,
+        desk=desk,
+        processes=processes,
+        shells=await _entered(shells, options, leave),
+        sandbox=confined,
+        granted=granted,
+    )
+
+
+async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
+    await leave.enter_async_context(shells)
+    if options.attended:
+        # While the person types; unattended, a run that needs no shell starts none.
+        shells.prepare()
+    return shells
