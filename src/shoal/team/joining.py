@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.core.agents import Order
+from shoal.core.agents import KeptWork, Order
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Refusal, Started
 from shoal.core.clock import iso
@@ -19,6 +19,7 @@ from shoal.core.roster import Member as Entered
 from shoal.core.roster import Newcomer as Joining
 from shoal.core.roster import Team, agent_id
 from shoal.runs.outfit import Newcomer, Outfit, Seat
+from shoal.runs.witness import Witness
 from shoal.team.footing import Footing
 from shoal.team.mail_desk import MailDesk
 from shoal.team.office import Office
@@ -85,7 +86,7 @@ class Joiner:
         try:
             order = replace(order, name=entered.name, kind=joining.agent_type)
             newcomer = await self._newcomer(entered, mode, desk_of(entered.name), call)
-            outfit = await self._on.outfitter.fresh(order, newcomer)
+            outfit = _closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
             found = outfit.resolved
             entered = await rosters.change(
                 team, entered.name, agent_type=found.kind, model=found.model, cwd=found.cwd
@@ -104,7 +105,7 @@ class Joiner:
         """As it was when its process ended: from its transcript."""
         mode: Mode | None = "plan" if entered.plan_mode_required else None
         newcomer = await self._newcomer(entered, mode, desk_of(entered.name), "")
-        outfit = await self._on.outfitter.again(newcomer)
+        outfit = _closing(await self._on.outfitter.again(newcomer), newcomer.witness)
         boxes = self._on.record.mailboxes(self._team.name)
         await boxes.open(entered.name)
         if not await boxes.history(entered.name):
@@ -143,6 +144,16 @@ class Joiner:
                 desk=desk,
             ),
         )
+
+
+def _closing(outfit: Outfit, witness: Witness) -> Outfit:
+    """So that its end closes its output file too."""
+
+    async def finish() -> KeptWork | None:
+        witness.close()
+        return await outfit.finish()
+
+    return replace(outfit, finish=finish)
 
 
 def was_cut_off(outfit: Outfit) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container
 
-from shoal.core.agents import Completion, Glimpse, Order
+from shoal.core.agents import Completion, Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
-from shoal.core.events import AgentEnded, Queued
+from shoal.core.events import AgentEnded, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
@@ -29,6 +29,7 @@ from shoal.team.member import Member, told_of
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import CUT_OFF, nobody_called
+from shoal.wire.notices import kept_work
 
 KILL = 5.0
 """Seconds in which one that is ended must be gone."""
@@ -49,6 +50,8 @@ class LedTeam:
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office)
         self._posts: dict[AgentName, Post] = {}
+        self._leaving = 0
+        """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
         self._news = asyncio.Event()
         self._chores: list[asyncio.Task[None]] = []
@@ -200,7 +203,7 @@ class LedTeam:
 
     @property
     def working(self) -> bool:
-        return any(post.member.is_busy for post in self._posts.values())
+        return self._leaving > 0 or any(post.member.is_busy for post in self._posts.values())
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -263,20 +266,25 @@ class LedTeam:
         member = post.member
         if self._posts.pop(member.name, None) is None:
             return
+        self._leaving += 1
         member.state = "shutdown"
         if post.pump is not None:
             post.pump.cancel()
+        work: KeptWork | None = None
         try:
             await self._on.stop_agents_of(member.id, "the teammate that started it ended")
             await self._out_of_the_record(post)
-            await member.outfit.finish()
+            work = await member.outfit.finish()
         except ShoalError as error:
             self._on.note(f"Not everything of {member.name} could be put away: {error}")
         finally:
             self._on.purse.ended(post.counted)
             self._on.emit(AgentEnded(agent=member.id, completion=self._completion(post, end)))
+            if work is not None:
+                self._on.emit(WorkKept(agent=member.id, work=work))
             if not post.silent:
-                self._tell_terminated(post, end)
+                self._tell_terminated(post, end, work)
+            self._leaving -= 1
             post.gone.set()
             self.changed()
             if post.grace is not None and post.grace is not asyncio.current_task():
@@ -296,12 +304,14 @@ class LedTeam:
             # After it is gone: who reads that it agreed finds it gone.
             await self.office.post_body(name, LEAD_NAME, approved(post.approved, name, self.office.now))
 
-    def _tell_terminated(self, post: Post, end: Ending) -> None:
+    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """As a turn of its own, not by mail; on the journal, so that it survives this process."""
         member = post.member
         status = "completed" if post.approved is not None else end.status
         told = TeammateTerminated(task=member.id, kind=member.agent.identity.kind, status=status).text
         text = f"{told}: {end.detail}" if end.detail else told
+        if work is not None:
+            text = f"{text}\n{kept_work(work)}"
         item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
         self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
         self._lead_mail.release()
@@ -352,7 +362,7 @@ class LedTeam:
         while True:
             version = self._version
             posts = tuple(self._posts.values())
-            if any(post.member.is_busy for post in posts):
+            if self.working:
                 return False
             for name in (LEAD_NAME, *(post.member.name for post in posts)):
                 if await self._room.holds_more(name):
