@@ -606,3 +606,20 @@ async def test_who_resumes_an_agent_does_not_widen_what_it_was_held_to(tmp_path:
     assert last.name == "deep"
     assert "its definition gives it Bash only as Bash(echo:*)" in last.text
     assert "the rule Bash(echo no:*) (its definition) forbids it" in last.text
+
+
+@pytest.mark.spec("RUN-14")
+async def test_where_nothing_runs_in_the_background_no_agent_is_resumed(
+    tmp_path: Path,
+) -> None:
+    model = cast(
+        lead=[
+            agent("child", "c1", name="once"),
+            use("SendMessage", "m1", to="once", message="more", summary="more"),
+            last_result,
+        ],
+        child=["done"],
+    )
+    settings = json.dumps({"shoal": {"background_agents": False}})
+    async with opened(tmp_path, model, settings=settings) as session:
+        assert "which is off here" in await all_turns(session)

@@ -358,17 +358,26 @@ async def test_another_model_is_recorded_too_and_held_to_the_budget(
     script = tmp_path / "script.json"
     script.write_text('[{"text": "from the second"}]')
     recording = tmp_path / "run.jsonl"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
     async with shoal.open(
         cwd=tmp_path, model=ScriptedModel(["from the first"]), record=recording, max_budget_usd=1
     ) as session:
         await finish(session)
         await session.set_model(f"scripted:{script}")
         assert (await finish(session)).text == "from the second"
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
         with pytest.raises(BudgetError, match="price of unheard-of"):
             await session.set_model("anthropic:unheard-of")
         assert session.agent.model.card.id == "scripted"
     assert len(recording.read_text().splitlines()) == 2
+
+
+async def test_a_hosted_model_without_a_key_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(Unauthorized, match="Set OPENAI_API_KEY"):
+        await shoal.open(cwd=tmp_path, model="openai:gpt-5").__aenter__()
 
 
 async def test_a_server_of_ones_own_is_asked_for_its_models(

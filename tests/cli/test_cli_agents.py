@@ -114,6 +114,29 @@ async def test_agents_that_are_at_work_at_the_deadline_are_stopped_and_listed(sh
 
 
 @pytest.mark.spec("USR-22")
+@pytest.mark.parametrize("form", ["json", "stream-json"])
+async def test_a_program_is_told_that_agents_were_stopped_before_they_were_done(
+    shoal: Program, form: str
+) -> None:
+    steps = mind(
+        {"match": "begin", "tools": [agent("slow", background=True)]},
+        {"match": "job slow", "tools": [bash("sleep 600")]},
+        {"match": "works in the background", "text": "It is started."},
+    )
+    async with messages_server(steps) as server:
+        shoal.talks_to(server)
+        ran = await shoal(
+            "-p", "begin", "--model", MODEL, "--deadline", "3s", "--output-format", form, "--verbose", *YES
+        )
+    lines = [json.loads(line) for line in ran.text.splitlines()]
+    last = [line for line in lines if line["type"] == "result"][-1]
+    assert ran.code == 4
+    assert last["is_error"]
+    assert last["subtype"] == "error_during_execution"
+    assert "do slow" in last["errors"][-1]
+
+
+@pytest.mark.spec("USR-22")
 async def test_after_a_turn_that_failed_the_agents_are_stopped_and_listed(shoal: Program) -> None:
     steps = mind(
         {"match": "begin", "tools": [agent("slow", background=True)]},

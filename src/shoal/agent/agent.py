@@ -144,8 +144,20 @@ def _speaker(message: Message, *, meta: bool) -> Speaker:
     return "runtime" if meta else "person"
 
 
+_lengths: dict[int, tuple[ToolSchema, int]] = {}
+_KNOWN = 1_024
+
+
 def _length(schema: ToolSchema) -> int:
-    return len(schema.name) + len(schema.description) + len(str(schema.input_schema))
+    """Found out once: the agents of a session are given the same tools."""
+    known = _lengths.get(id(schema))
+    if known is not None and known[0] is schema:
+        return known[1]
+    if len(_lengths) >= _KNOWN:
+        _lengths.clear()
+    length = len(schema.name) + len(schema.description) + len(str(schema.input_schema))
+    _lengths[id(schema)] = (schema, length)
+    return length
 
 
 def weight(block: ContentBlock) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.app.settings import Settings
 from shoal.core.clock import Clock
-from shoal.core.errors import NoModel
+from shoal.core.errors import NoModel, Unauthorized
 from shoal.core.ports import Model
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _asked(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
     facts = {key: msgspec.to_builtins(value) for key, value in own.models.items()}
     provider, _, card = resolve(name, provider=_configured(settings), models=facts, aliases=own.aliases)
     access = _access(provider, settings)
+    _refuse_without_key(provider, card.id, access)
     model = make_model(provider, card, access, clock=clock)
     if clock not in _limiters:
         _limiters[clock] = Limiters(clock, rng, Patience(outage=own.outage_patience))
@@ -107,6 +108,19 @@ def _access(provider: str, settings: Settings) -> Access:
         proxy=settings.proxy_for(base or PROVIDERS[provider].base_url),
         deadlines=_deadlines(provider, settings),
     )
+
+
+def _refuse_without_key(provider: str, model: str, access: Access) -> None:
+    """A hosted provider answers nobody without a key, and one that cannot be reached is waited for long."""
+    from shoal.models.providers import PROVIDERS
+
+    variable = PROVIDERS[provider].key_variable
+    if variable and access.base_url is None and not (access.api_key or access.auth_token):
+        raise Unauthorized(
+            f"There is no key to ask {provider} for {model}. Set {variable}, or name another model.",
+            provider=provider,
+            model=model,
+        )
 
 
 def _deadlines(provider: str, settings: Settings) -> Deadlines:

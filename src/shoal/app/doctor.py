@@ -116,14 +116,18 @@ async def _ollama_fact(settings: Settings) -> Fact:
 async def _chosen_facts(settings: Settings, named: str | None) -> list[Fact]:
     from shoal.app.choosing import chosen_model
     from shoal.core.clock import SystemClock
-    from shoal.core.errors import NoModel
+    from shoal.core.errors import NoModel, Unauthorized
     from shoal.core.ids import Ids
+    from shoal.models.providers import PROVIDERS
 
     source = "the command line" if named else settings.origin("model")
     try:
         model = await chosen_model(named, settings, SystemClock(), Ids().random)
     except NoModel as error:
         return [Fact(area="models", name="model", state="bad", value=str(error), advice=THREE_WAYS)]
+    except Unauthorized as error:
+        advice = f"Set {PROVIDERS[error.provider].key_variable}."
+        return [Fact(area="models", name="model", state="bad", value=str(error), advice=advice)]
     except ShoalError as error:
         advice = "Name another with --model, SHOAL_MODEL or the setting model."
         return [Fact(area="models", name="model", state="bad", value=f"{error} ({source})", advice=advice)]

@@ -389,6 +389,11 @@ class AgentCrew:
         await run.over()
 
     async def _resume(self, agent: AgentId, parent: Agent, call: str, ready: Callable[[Outfit], None]) -> Run:
+        if not self.habits.background:
+            raise AgentRefused(
+                f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
+                "Start another one."
+            )
         newcomer = self._newcomer(agent, parent, call)
         outfit = await self._outfitter.again(newcomer)
         outfit = replace(outfit, started=replace(outfit.started, background=True))

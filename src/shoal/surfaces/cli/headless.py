@@ -117,6 +117,8 @@ class _Run:
             # A signal between turns: what is at work ends with the session.
             now = self._session.agent.clock.monotonic()
             self._tell_stopped(tuple(run.glimpse(now) for run in self._session.parts.crew.at_work()))
+            if self._stopped:
+                await self._output.cut_short(sentences.stopped_agents(self._stopped))
             await self._output.close()
             raise
         await self._output.close()
@@ -221,6 +223,8 @@ class _Run:
         with self._progress() as hear:
             # That they were stopped is told by now; what they leave behind is not.
             await self._catch_up(lambda event: hear(event) if isinstance(event, WorkKept) else None)
+        if self._stopped:
+            await self._output.cut_short(sentences.stopped_agents(self._stopped))
         await self._output.rest()
 
     def _tell_stopped(self, stopped: tuple[Glimpse, ...]) -> None:

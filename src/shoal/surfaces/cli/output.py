@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from shoal.core.events import (
     AgentEnded,
@@ -50,6 +50,10 @@ class Output(Protocol):
         """No turn runs, no agent is at work, and nothing waits."""
         ...
 
+    async def cut_short(self, why: str) -> None:
+        """What the run started was stopped before it was done: the last result is not the whole of it."""
+        ...
+
     async def fail(self, why: str) -> None:
         """There will be no turn at all."""
         ...
@@ -92,6 +96,8 @@ class TextOutput:
         self._text = finished.text or self._text
 
     async def rest(self) -> None: ...
+
+    async def cut_short(self, why: str) -> None: ...
 
     async def fail(self, why: str) -> None: ...
 
@@ -165,6 +171,16 @@ def _no_result(why: str) -> stream_json.Result:
     )
 
 
+def _unfinished(result: stream_json.Result, why: str) -> stream_json.Result:
+    return structs.replace(
+        result,
+        subtype="error_during_execution",
+        is_error=True,
+        errors=(*result.errors, why),
+        uuid=str(uuid.uuid4()),
+    )
+
+
 class JsonOutput:
     """The result of the last turn, as one object."""
 
@@ -188,6 +204,10 @@ class JsonOutput:
 
     async def rest(self) -> None: ...
 
+    async def cut_short(self, why: str) -> None:
+        if self._result is not None:
+            self._result = _unfinished(self._result, why)
+
     async def fail(self, why: str) -> None:
         self._result = _no_result(why)
 
@@ -204,6 +224,7 @@ class StreamOutput:
         self._stdout = stdout
         self._wanted = wanted
         self._turn: _Turn | None = None
+        self._result: stream_json.Result | None = None
         self._standings = Standings()
         self._state: stream_json.State = "idle"
 
@@ -247,11 +268,17 @@ class StreamOutput:
 
     async def end(self, finished: Finished) -> None:
         assert self._turn is not None
-        await self.send(self._turn.result(finished))
+        self._result = self._turn.result(finished)
+        await self.send(self._result)
         self._turn = _Turn(self._turn.session)
 
     async def rest(self) -> None:
         await self.state("idle")
+
+    async def cut_short(self, why: str) -> None:
+        """The turn's own result was sent before anybody could know; one more says how the run ended."""
+        if self._result is not None:
+            await self.send(_unfinished(self._result, why))
 
     async def fail(self, why: str) -> None:
         await self.send(_no_result(why))
