@@ -14,7 +14,7 @@ from crew_rig import drain, last_result, opened, starts, texts
 from git_rig import Repository
 from shoal.core.events import AgentMoved, Event, ToolReturned
 
-HIDDEN = {"run_in_background", "cwd", "team_name", "mode"}
+HIDDEN = {"run_in_background", "cwd"}
 
 
 @pytest.mark.spec("AGT-02", "AGT-01")
@@ -34,7 +34,7 @@ async def test_the_model_is_shown_only_what_does_something_here(
     properties = schema["properties"]
     assert HIDDEN & properties.keys() == shown
     assert set(schema["required"]) == {"description", "prompt"}
-    assert {"subagent_type", "model", "name", "isolation", "effort"} <= properties.keys()
+    assert {"subagent_type", "model", "name", "team_name", "mode", "isolation", "effort"} <= properties.keys()
     assert properties["isolation"]["enum"] == ["worktree"]
 
 
@@ -61,7 +61,7 @@ async def test_a_call_cannot_pass_what_only_a_definition_may_say(tmp_path: Path,
         said = await all_turns(session)
     assert f"`{field}` is not an argument of Agent." in said
     # What it says it takes is what the model is shown, nothing more.
-    assert "team_name" not in said
+    assert "cwd" not in said
     assert not starts(session)
 
 

@@ -18,7 +18,10 @@ from shoal.core.requests import Request
 from shoal.core.tools import Tool
 from shoal.tools.define import tool
 
-BASE = {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "AskUserQuestion"}
+BASE = {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "AskUserQuestion"} | {
+    "TeamCreate",
+    "TeamDelete",
+}
 BOARD = {"TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
 
 

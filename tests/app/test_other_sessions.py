@@ -100,5 +100,5 @@ async def test_what_cannot_be_reached_is_an_error_that_names_who_can(tmp_path: P
     assert "your own session" in own
     assert "no bridge to one is configured" in far
     assert "needs a summary" in mute
-    assert "`message`: expected a string" in shape
+    assert "Only text can be sent to another session." in shape
     assert not [event for event in recorded(session) if isinstance(event, Asked)]

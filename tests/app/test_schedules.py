@@ -131,7 +131,13 @@ async def test_agents_that_end_with_their_job_are_given_no_schedules(tmp_path: P
     events = recorded(session)
     (lead,) = [event for event in events if isinstance(event, SessionStarted)]
     (child,) = [event for event in events if isinstance(event, AgentStarted)]
-    assert set(lead.tools) - set(child.tools) == {"CronCreate", "CronList", "CronDelete"}
+    assert set(lead.tools) - set(child.tools) == {
+        "CronCreate",
+        "CronList",
+        "CronDelete",
+        "TeamCreate",
+        "TeamDelete",
+    }
 
 
 def test_a_crash_right_after_a_schedule_came_due_lets_it_come_no_second_time() -> None:

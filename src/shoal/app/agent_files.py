@@ -14,12 +14,14 @@ from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
-from shoal.stores.files.subagents import Remembered, recall, remember, subagent_path
+from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
 
-_SAFE_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+"""Of an agent, or of a teammate."""
 
 
 class Recalled(Struct, frozen=True, kw_only=True):
@@ -72,6 +74,10 @@ class AgentFiles:
                 raise AgentRefused(_stranger(agent))
             return self._in_memory[agent]
         path = subagent_path(self._directory, agent)
+        if newcomer.seat is not None and (unspoken := recall_unspoken(path)) is not None:
+            transcript = self.transcript(newcomer, unspoken)
+            conversation = Conversation(transcript, self._clock, self._ids.branch())
+            return Recalled(facts=unspoken, transcript=transcript, conversation=conversation)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
             raise AgentRefused(_stranger(agent))
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 import shoal
-from shoal.agent.agent import Agent, Bounds, Surroundings
+from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
@@ -24,7 +24,7 @@ from shoal.app.history import History, open_history
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
-from shoal.app.purse import carry_over, open_purse
+from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
 from shoal.app.reach import reach_of
 from shoal.app.record import AgentsRecord
@@ -50,6 +50,7 @@ from shoal.runs.queue import Queue
 from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.results import FileResults
+from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
@@ -71,6 +72,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
+    teams: SessionTeams
     shells: Shells
     timetable: ClockedTimetable
     journal: Journal
@@ -132,9 +134,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
-    purse = _purse(options, settings, model, record, session)
-    bounds = _bounds(options, settings)
-    crew = make_crew(
+    purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
+    crew, teams = make_crew(
         Ground(
             options=options,
             settings=settings,
@@ -148,6 +149,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             choose=choose,
             tell=session.tell,
             emit=session.emit,
+            between=between,
             housing=_housing(options, settings, record, reach.workspace, session, leave),
             plans=plans,
             coordinator=coordinator,
@@ -157,6 +159,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         reach.shells,
     )
     await leave.enter_async_context(crew)
+    await leave.enter_async_context(teams)
     agent = Agent(
         identity=identity,
         model=model,
@@ -199,6 +202,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         desk=reach.desk,
         queue=queue,
         crew=crew,
+        teams=teams,
         shells=reach.shells,
         timetable=timetable,
         journal=record.journal,
@@ -307,17 +311,6 @@ def _purse(options: Options, settings: Settings, model: Model, record: Record, s
         carry_over(purse, record.journal.path)
     purse.account(LEAD, LEAD_KIND).admit(model.card)
     return purse
-
-
-def _bounds(options: Options, settings: Settings) -> Bounds:
-    own = settings.own
-    return Bounds(
-        max_turns=options.max_turns or own.max_turns,
-        result_limit=own.output_limit,
-        compact_at=own.compact_at,
-        max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens,
-    )
 
 
 def _debug(options: Options, settings: Settings, history: History, leave: AsyncExitStack) -> DebugLog | None:

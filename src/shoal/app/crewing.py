@@ -19,7 +19,9 @@ from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
+from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings
+from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
 from shoal.core.definitions import Definition
@@ -34,12 +36,14 @@ from shoal.runs.crew import AgentCrew
 from shoal.runs.habits import Habits
 from shoal.runs.queue import Queue
 from shoal.stores.files.places import write_whole
+from shoal.team.teams import SessionTeams
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
 from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
+from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -58,14 +62,15 @@ class Ground(Struct, frozen=True, kw_only=True):
     choose: Callable[[str], Awaitable[Model]]
     tell: Callable[[Event], Awaitable[None]]
     emit: Callable[[Journaled], None]
+    between: AgentsRecord
     housing: Housing
     plans: Plans
     acceptance: Acceptance
     coordinator: bool = False
 
 
-def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCrew:
-    """`tools` is what agents choose from; the tools of the crew are added to it."""
+def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
+    """`tools` is what agents choose from; the tools of the crew and of the team are added to it."""
     options, own = ground.options, ground.settings.own
     # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
     forks = ground.settings.forks and options.attended and not ground.coordinator
@@ -77,7 +82,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=tools,
         # An agent ends with its job, and a schedule would have nobody to come to.
-        of_lead=SCHEDULE_TOOLS,
+        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,
@@ -88,8 +93,9 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         clock=options.clock,
         ids=ground.ids,
     )
+    outfitter = Outfitting(stock)
     crew = AgentCrew(
-        outfitter=Outfitting(stock),
+        outfitter=outfitter,
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
@@ -107,6 +113,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         emit=ground.emit,
     )
     ground.plans.crew = crew
+    teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
     free = not (forks or ground.coordinator)
     shown_inputs = Shown(
@@ -114,12 +121,13 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> AgentCr
         model=not ground.coordinator,
         forks=forks,
         cwd=own.agent_cwd,
+        teams=True,
     )
     abroad = Abroad(ground.settings.home).send
-    theirs = agent_tools(crew, listing=known, shown=shown_inputs, abroad=abroad)
-    for tool in (*theirs, *control_tools(crew, shells)):
+    agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
+    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams)):
         tools[tool.schema.name] = tool
-    return crew
+    return crew, teams
 
 
 class Plans:
@@ -139,7 +147,10 @@ class Plans:
         if agent.agent not in self._of:
             permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
-            self._of[agent.agent] = self._make(permissions)
+            planning = self._of[agent.agent] = self._make(permissions)
+            if agent.is_teammate:
+                # Who approves is for the lead's side to say: the plan goes there in any case.
+                planning.approver = lambda: "user"
         return self._of[agent.agent]
 
     def forget(self, agent: AgentId) -> None:

@@ -25,6 +25,7 @@ from shoal.app.orders import (
     refuse_where_forbidden,
 )
 from shoal.app.quarters import Housing, Quarters
+from shoal.app.seats import own_part, seated, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -49,7 +50,7 @@ from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.restriction import Narrowed
-from shoal.runs.outfit import Check, Newcomer, Outfit
+from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
@@ -125,7 +126,7 @@ class Outfitting:
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=self._toolset(definition),
+            toolset=self._toolset(definition, newcomer.seat),
             bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
         )
@@ -145,13 +146,8 @@ class Outfitting:
             description=order.description,
             name=order.name or "",
             model=name_of(wanted.model),
-            mode=narrowed(
-                authority.mode,
-                definition.permission_mode,
-                person_configured=definition.source.trusted,
-                may_skip=authority.may_skip,
-            ),
-            system=stock.system(definition.prompt, workspace.cwd),
+            mode=seated_mode(authority, definition, newcomer.seat),
+            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -159,7 +155,7 @@ class Outfitting:
             parent=parent.identity.agent,
             call=newcomer.call,
             depth=parent.identity.depth + 1,
-            color=definition.color,
+            color=definition.color if newcomer.seat is None else newcomer.seat.color,
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
@@ -249,7 +245,7 @@ class Outfitting:
         facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
-        toolset = self._toolset(definition)
+        toolset = self._toolset(definition, newcomer.seat)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
             names = tuple(name for name in facts.tools if name in self._stock.tools)
@@ -293,7 +289,8 @@ class Outfitting:
             person_configured=definition.source.trusted and definition.permission_mode is not None,
             may_skip=authority.may_skip,
         )
-        system = facts.system or self._stock.system(definition.prompt, quarters.workspace.cwd)
+        own = own_part(definition, newcomer.seat)
+        system = facts.system or self._stock.system(own, quarters.workspace.cwd)
         return _Plan(
             newcomer=newcomer,
             definition=definition,
@@ -317,7 +314,7 @@ class Outfitting:
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
 
-    def _toolset(self, definition: Definition) -> Toolset:
+    def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
         offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
         toolset = tool_names(definition, offered)
         if toolset.missing:
@@ -325,7 +322,7 @@ class Outfitting:
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        return toolset
+        return seated_tools(toolset, seat, self._stock.tools)
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -339,16 +336,20 @@ class Outfitting:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
         around = parent.surroundings
+        seat = plan.newcomer.seat
         return Agent(
-            identity=Identity(
-                session=parent.identity.session,
-                agent=agent,
-                name=facts.name or agent,
-                team=parent.identity.team,
-                color=facts.color,
-                parent=AgentId(facts.parent),
-                kind=facts.agent_type,
-                depth=facts.depth,
+            identity=seated(
+                Identity(
+                    session=parent.identity.session,
+                    agent=agent,
+                    name=facts.name or agent,
+                    team=parent.identity.team,
+                    color=facts.color,
+                    parent=AgentId(facts.parent),
+                    kind=facts.agent_type,
+                    depth=facts.depth,
+                ),
+                seat,
             ),
             model=plan.model,
             system=facts.system,
@@ -357,7 +358,7 @@ class Outfitting:
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
                 processes=around.processes,
-                desk=around.desk,
+                desk=around.desk if seat is None else seat.desk,
                 results=around.results,
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
@@ -406,6 +407,7 @@ class Outfitting:
                 tools=plan.toolset.names,
                 color=facts.color,
                 isolation=facts.isolation,
+                team="" if plan.newcomer.seat is None else plan.newcomer.seat.team,
             ),
             resolved=Resolved(
                 kind=facts.agent_type,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from shoal.agent.agent import Bounds
 from shoal.app.options import Options
 from shoal.core.budget import Purse
 from shoal.core.caps import Caps, Limits
@@ -54,4 +55,15 @@ def _limits(given: AgentLimits) -> Limits:
         max_tokens=given.tokens,
         max_requests=given.requests,
         max_seconds=given.seconds,
+    )
+
+
+def bounds_of(options: Options, own: Own) -> Bounds:
+    """What holds for each agent alone, where its definition says nothing else."""
+    return Bounds(
+        max_turns=options.max_turns or own.max_turns,
+        result_limit=own.output_limit,
+        compact_at=own.compact_at,
+        max_tokens=own.max_output_tokens,
+        thinking_tokens=own.thinking_tokens,
     )

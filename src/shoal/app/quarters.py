@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,7 +155,11 @@ class Housing:
             except WorktreeError:
                 # Its work was merged or it had none: it goes on in a new one.
                 pass
-        return await worktrees.make(newcomer.agent, session=session)
+        agent = str(newcomer.agent)
+        if newcomer.seat is not None:
+            # A teammate's id is its name and team, which others have had or will have.
+            agent = sha256(f"{session} {agent} {newcomer.call}".encode()).hexdigest()[:16]
+        return await worktrees.make(agent, session=session)
 
     async def _sandbox(
         self, worktrees: Worktrees, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded

@@ -112,6 +112,14 @@ class AgentsRecord:
         except NoSuchInbox:
             self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
 
+    async def forget(self, team: TeamName) -> None:
+        """Let go of what was open of a team that is deleted."""
+        mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)
+        if mailboxes is not None:
+            await mailboxes.aclose()
+        if board is not None:
+            await board.aclose()
+
     async def aclose(self) -> None:
         for board in self._boards.values():
             await board.aclose()

@@ -59,6 +59,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """How many were ever started."""
     cut_off: tuple[Completion, ...]
     """Of those that were at work; not in the journal yet."""
+    delivered: frozenset[str] = frozenset()
+    """What the lead has got."""
     shells: tuple[ShellEnded, ...] = ()
     """Of commands that ran when the process ended; not in the journal yet."""
     last_shell: int = 0
@@ -105,6 +107,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         completions=(*completions, *cut_off),
         agents=reading.started,
         cut_off=cut_off,
+        delivered=told.delivered,
         shells=lost_shells,
         last_shell=reading.shells.last,
         schedules=reading.schedules.kept,
@@ -117,6 +120,7 @@ class _Reading:
         self.at_work: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
+        self._teammates: set[AgentId] = set()
         self.shells = LeftShells()
         self.schedules = LeftSchedules()
         self._last: dict[AgentId, str] = {}
@@ -125,17 +129,23 @@ class _Reading:
         self._files: dict[AgentId, dict[str, None]] = {}
         self._usage: dict[AgentId, Usage] = {}
 
-    def take(self, event: Journaled) -> None:  # noqa: C901 - one case for each kind of event
+    def take(self, event: Journaled) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
         self.shells.take(event)
         self.schedules.take(event)
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
+            case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
+                # A teammate is taken up again from its roster.
+                self.started += not resumed
+                self._teammates.add(agent)
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.at_work[agent] = event
                 for seen in (self._calls, self._files, self._usage):
                     seen.pop(agent, None)
+            case AgentEnded(agent=agent) if agent in self._teammates:
+                pass
             case AgentEnded(completion=completion):
                 self.at_work.pop(completion.agent, None)
                 self.completions[completion.id] = completion

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.answering import Answering
 from shoal.app.options import Options
+from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
@@ -53,29 +54,6 @@ GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
-
-
-class Turn(AsyncIterator[Event]):
-    """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
-
-    def __init__(
-        self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
-    ) -> None:
-        self._channel = channel
-        self._task = task
-        self._interrupt = interrupt
-
-    async def __anext__(self) -> Event:
-        event = await self._channel.get()
-        if event is None:
-            await self._task
-            raise StopAsyncIteration
-        return event
-
-    async def aclose(self) -> None:
-        self._channel.close()
-        if not self._task.done():
-            await self._interrupt()
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
@@ -137,6 +115,7 @@ class Session:
     async def __aexit__(self, *exc: Any) -> None:
         try:
             await self.interrupt()
+            await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
             await self.tell(SessionEnded(agent=self.agent.identity.agent))
@@ -169,26 +148,31 @@ class Session:
         still say something, the end of the agents is not the end of waiting.
         """
         crew, queue = self.parts.crew, self.parts.queue
-        if wait_for_people and not crew.working:
+        if wait_for_people and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    await self._something(crew.quiet(), queue.arrival(LEAD))
+                    await self._something(self.agents_idle(), queue.arrival(LEAD))
                 await self._gather()
         except TimeoutError:
-            self.cut_short = await crew.stop_all("the deadline has passed")
+            ended = await self.parts.teams.close()
+            self.cut_short = (*ended, *await crew.stop_all("the deadline has passed"))
             return None
         return self.run(None) if queue.size(LEAD) else None
 
+    @property
+    def _agents_work(self) -> bool:
+        return self.parts.crew.working or self.parts.teams.working
+
     async def _gather(self) -> None:
         """Let those that end about now be heard of in one turn."""
-        crew, queue, clock = self.parts.crew, self.parts.queue, self.agent.clock
+        queue, clock = self.parts.queue, self.agent.clock
         last, known = clock.monotonic() + GATHERED_IN_ALL, 0
-        while crew.working and queue.size(LEAD) > known and clock.monotonic() < last:
+        while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
             known = queue.size(LEAD)
-            await self._something(crew.quiet(), clock.sleep(GATHERED_WITHIN))
+            await self._something(self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
     async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
         """Until one of them is over."""
@@ -223,6 +207,7 @@ class Session:
         """Something that waited for an agent is in its conversation."""
         if item.mode == "task-notification":
             self.emit(Notified(agent=item.to, completion=item.id))
+        self.parts.teams.entered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
@@ -286,6 +271,8 @@ class Session:
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON)
             return shell.command
+        if await self.parts.teams.end(task, STOPPED_BY_PERSON):
+            return task
         return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
 
     async def stop_agents(self) -> tuple[Glimpse, ...]:
@@ -303,21 +290,26 @@ class Session:
         if to in LEAD_NAMES:
             self.steer(text)
             return Reached(to=LEAD, name="lead", how="queued")
-        return await self.parts.crew.say(to, text)
+        return await self.parts.teams.say(to, text) or await self.parts.crew.say(to, text)
 
     @property
     def any_working(self) -> bool:
         """Whether an agent beside the lead is at its work."""
-        return any(run.completion is None for run in self.parts.crew.at_work())
+        crew, teams = self.parts.crew, self.parts.teams
+        return teams.working or any(run.completion is None for run in crew.at_work())
 
     @property
     def any_alive(self) -> bool:
-        """Whether an agent beside the lead works, or has ended and is not cleared away yet."""
-        return self.parts.crew.working
+        """Whether an agent beside the lead works, is idle in a team, or is not cleared away yet."""
+        return self.parts.crew.working or bool(self.parts.teams.members())
 
     async def agents_idle(self) -> None:
         """Until no agent beside the lead works. One that waits for this itself waits for ever."""
-        await self.parts.crew.quiet()
+        while True:
+            await self.parts.crew.quiet()
+            await self.parts.teams.quiet()
+            if not self._agents_work:
+                return
 
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.
@@ -363,6 +355,7 @@ class Session:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
+            await parts.teams.resume(self.id, parts.left_over.delivered)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

@@ -24,5 +24,7 @@ class Item(Struct, frozen=True, kw_only=True):
     by: Speaker
     mode: ItemMode = "prompt"
     priority: Priority = "next"
+    rank: int = 0
+    """Among what has the same priority the lower comes first."""
     instead_of: str = ""
     """A call of the agent whose result says the same: where that is on the transcript, this is no news."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.agents import Completion, KeptWork
+from shoal.core.bodies import IdleReason
 from shoal.core.caps import Limit
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import Message, ToolResult
@@ -149,6 +150,8 @@ class AgentStarted(Journaled, frozen=True):
     color: str | None = None
     isolation: str | None = None
     resumed: bool = False
+    team: str = ""
+    """Of a teammate: it goes idle and is woken, until it is shut down."""
 
 
 class AgentMoved(Journaled, frozen=True):
@@ -157,6 +160,17 @@ class AgentMoved(Journaled, frozen=True):
 
 class AgentEnded(Journaled, frozen=True):
     completion: Completion
+
+
+class MemberRested(Journaled, frozen=True):
+    """A teammate ended a working period and is idle."""
+
+    reason: IdleReason
+    detail: str = ""
+
+
+class MemberWoken(Journaled, frozen=True):
+    """A teammate has something to do."""
 
 
 class WorkKept(Journaled, frozen=True):

@@ -6,7 +6,7 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import Protocol
 
 from shoal.core.mail import Mail, Receipt
@@ -34,8 +34,11 @@ class Mailboxes(Protocol):
         """These are consumed: they are in the reader's transcript. What waits behind the file moves up."""
         ...
 
-    async def wait(self, owner: AgentName) -> None:
-        """Returns when there is unread mail; at once if there is some."""
+    async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
+        """Returns when there is unread mail beyond what has these ids; at once if there is some.
+
+        The ids are looked up whenever the inbox changes, so they may grow while one waits.
+        """
         ...
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
@@ -66,6 +69,10 @@ class TaskBoard(Protocol):
 
     async def claim_next(self, *, by: AgentName) -> Claim | None:
         """The first claimable task, or None."""
+        ...
+
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        """Hold again what this owner held when its process died, unless another has taken it."""
         ...
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
@@ -107,3 +114,20 @@ class Rosters(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Record(Protocol):
+    """What a home holds between agents."""
+
+    @property
+    def rosters(self) -> Rosters: ...
+
+    def board(self, name: str) -> TaskBoard:
+        """Of a team, or of the session with that id."""
+        ...
+
+    def mailboxes(self, team: str) -> Mailboxes: ...
+
+    async def forget(self, team: TeamName) -> None:
+        """Let go of what was open of a team that is deleted."""
+        ...

@@ -69,6 +69,8 @@ class AgentCrew:
         self._preview = Preview(habits.preview, purse)
         self._reaching = Reaching(roll=self._roll, queue=queue, ids=ids, emit=emit, resume=self._resume)
         self._lead: Agent | None = None
+        self.teammate: Callable[[AgentId], Agent | None] = lambda _: None
+        """The agents of a team, which are no part of the crew but may start agents."""
         self._quiet: asyncio.Event | None = None
 
     async def __aenter__(self) -> AgentCrew:
@@ -89,6 +91,10 @@ class AgentCrew:
 
     def led_by(self, lead: Agent) -> None:
         self._lead = lead
+
+    def lead(self) -> Agent:
+        assert self._lead is not None
+        return self._lead
 
     async def start(self, order: Order, site: Site) -> Completion | Launched:
         parent = self.agent(site.agent.agent)
@@ -156,6 +162,10 @@ class AgentCrew:
         """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
         assert self._lead is not None
         return await self._reaching.say(to, text, self._lead)
+
+    async def stop_those_of(self, parent: AgentId, why: str) -> None:
+        for run in self._roll.started_by(parent):
+            await self._stop(run, why)
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
         """Those that were at work, now ended."""
@@ -421,7 +431,7 @@ class AgentCrew:
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
         run = self._roll.get(agent)
-        found = self._lead if agent == LEAD else run.agent if run else None
+        found = self._lead if agent == LEAD else run.agent if run else self.teammate(agent)
         if found is None:
             raise AgentRefused(f"Agent {agent} has ended.")
         return found

@@ -14,6 +14,8 @@ from shoal.core.arrivals import Item
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.messages import Message
+from shoal.core.permissions import Mode
+from shoal.core.ports import Desk
 from shoal.runs.witness import Witness
 
 Check: TypeAlias = Callable[[], Awaitable[tuple[Ran, str]]]
@@ -49,6 +51,20 @@ class Outfit(Struct, frozen=True, kw_only=True):
         return item.id in self.delivered or item.instead_of in self.answered
 
 
+class Seat(Struct, frozen=True, kw_only=True):
+    """The place in a team of an agent that is to be a member of it."""
+
+    team: str
+    name: str
+    color: str | None
+    mode: Mode | None
+    """What the call for it asks for; never wider than what the lead has."""
+    section: str
+    """What its system prompt says about the team."""
+    desk: Desk
+    """Takes its questions to the lead."""
+
+
 class Newcomer(Struct, frozen=True, kw_only=True):
     """Who is to be made ready, for whom, and who watches it."""
 
@@ -56,6 +72,8 @@ class Newcomer(Struct, frozen=True, kw_only=True):
     parent: Agent
     call: str
     witness: Witness
+    seat: Seat | None = None
+    """Of a teammate; None for an agent for one job."""
 
 
 class Outfitter(Protocol):

@@ -37,7 +37,7 @@ class Queue:
 
     def put(self, item: Item) -> None:
         waiting = self._waiting.setdefault(item.to, _Waiting())
-        waiting.by_priority[_ORDER.index(item.priority)].append(item)
+        _enter(waiting.by_priority[_ORDER.index(item.priority)], item)
         if waiting.news is not None:
             waiting.news.set()
 
@@ -102,6 +102,14 @@ class Queue:
 
     def inlet(self, to: AgentId) -> QueueInlet:
         return QueueInlet(self, to)
+
+
+def _enter(items: deque[Item], item: Item) -> None:
+    """Behind all that has its rank or a lower one."""
+    place = len(items)
+    while place and items[place - 1].rank > item.rank:
+        place -= 1
+    items.insert(place, item)
 
 
 class QueueInlet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 
 from msgspec.structs import replace
 
@@ -56,6 +56,9 @@ class MemoryRecord:
             self._mailboxes[team] = MemoryMailboxes()
         return self._mailboxes[team]
 
+    async def forget(self, team: TeamName) -> None:
+        self._forget(team)
+
     def _forget(self, team: TeamName) -> None:
         self._boards.pop(team, None)
         self._mailboxes.pop(team, None)
@@ -66,20 +69,19 @@ class _Inbox:
         self.mail: dict[str, Mail] = {}
         """Everything ever posted, oldest first."""
         self.unread: dict[str, None] = {}
-        self.has_unread = asyncio.Event()
+        self.posted = asyncio.Event()
 
     def post(self, mail: Mail) -> None:
         self.mail[mail.id] = replace(mail, read=False)
         self.unread[mail.id] = None
-        self.has_unread.set()
+        self.posted.set()
+        self.posted = asyncio.Event()
 
     def mark(self, ids: Collection[str]) -> None:
         for ident in ids:
             if ident in self.unread:
                 del self.unread[ident]
                 self.mail[ident] = replace(self.mail[ident], read=True)
-        if not self.unread:
-            self.has_unread.clear()
 
 
 class MemoryMailboxes:
@@ -100,8 +102,10 @@ class MemoryMailboxes:
     async def mark(self, owner: AgentName, ids: Collection[str]) -> None:
         self._inbox(owner).mark(ids)
 
-    async def wait(self, owner: AgentName) -> None:
-        await self._inbox(owner).has_unread.wait()
+    async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
+        inbox = self._inbox(owner)
+        while all(ident in beyond for ident in inbox.unread):
+            await inbox.posted.wait()
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         return tuple(self._inbox(owner).mail.values())
@@ -172,6 +176,10 @@ class MemoryTaskBoard:
     async def claim_next(self, *, by: AgentName) -> Claim | None:
         first = next(iter(claimable(self._tasks)), None)
         return None if first is None else await self.claim(first.id, by=by)
+
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        held = [task for task in await self.list() if task.owner == owner and task.status == "in_progress"]
+        return tuple([task.id for task in held if (await self.claim(task.id, by=owner)).success])
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         found = self._tasks.get(task)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from shoal.core.agents import (
-    OTHER_MACHINE,
-    OTHER_SESSION,
-    Completion,
-    Crew,
-    Glimpse,
-    Launched,
-    Order,
-    Reached,
-)
-from shoal.core.errors import AgentRefused
-from shoal.core.identity import Identity
+from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order
+from shoal.core.errors import AgentRefused, RecordError
 from shoal.core.requests import ToolSchema
+from shoal.core.teams import Spawned, Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, tool
+from shoal.tools.messages import Abroad, message_tool
 from shoal.wire.notices import NO_REPORT, evidence, kept_work, report
 
 _T = TypeVar("_T")
@@ -57,16 +49,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     """Whether leaving out the agent's type forks the caller."""
 
 
-Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
-"""Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
-
-
-def agent_tools(crew: Crew, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
+def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
     """`listing` tells the model which agents there are; `abroad` sends to other sessions."""
-    return (_agent(crew, listing, shown), _send_message(crew, abroad), _list_agents(crew))
+    sending = message_tool(crew, teams, abroad)
+    return (_agent(crew, teams, listing, shown), sending, _list_agents(crew, teams))
 
 
-def _agent(crew: Crew, listing: str, shown: Shown) -> Tool:
+def _agent(crew: Crew, teams: Teams, listing: str, shown: Shown) -> Tool:
     about = "\n\n".join([_ABOUT, *([_FORKS] if shown.forks else []), listing]).strip()
 
     @tool(name="Agent", deadline=None, description=about, beside=True)
@@ -102,7 +91,7 @@ def _agent(crew: Crew, listing: str, shown: Shown) -> Tool:
             cwd=cwd,
             effort=effort,
         )
-        return await _told(crew.start(order, site), _started)
+        return await _told(_begun(crew, teams, order, site), _started)
 
     return _with_hidden(agent, shown)
 
@@ -133,45 +122,34 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     return agent
 
 
-def _send_message(crew: Crew, abroad: Abroad) -> Tool:
-    @tool(name="SendMessage", deadline=60)
-    async def send_message(
-        to: Annotated[
-            str, "The name or id of an agent, lead, * for everyone at work, or uds:ID for another session"
-        ],
-        message: Annotated[str, Meta(min_length=1)],
-        summary: Annotated[str | None, "What it is about, in five to ten words"] = None,
-        *,
-        site: Site,
-    ) -> Outcome:
-        """Say something to another agent. One at work hears it at its next step; one that has ended is
-        resumed in the background with it, knowing all it knew. What you write elsewhere no agent sees."""
-        if not summary:
-            return failed("A message needs a summary: what it is about, in five to ten words.")
-        if to.startswith((OTHER_SESSION, OTHER_MACHINE)):
-            reaching = abroad(to, message, summary, site.agent)
-            return await _told(reaching, lambda reached: _sent((reached,), summary))
-        return await _told(crew.send(to, message, summary, site), lambda reached: _sent(reached, summary))
-
-    return send_message
+async def _begun(crew: Crew, teams: Teams, order: Order, site: Site) -> Completion | Launched | Spawned:
+    """A teammate where the call is for one, else an agent for one job."""
+    return await teams.spawn(order, site) or await crew.start(order, site)
 
 
-def _list_agents(crew: Crew) -> Tool:
+def _list_agents(crew: Crew, teams: Teams) -> Tool:
     @tool(name="ListAgents", reads_only=True, deadline=10)
     async def list_agents() -> Outcome:
         """List the agents of this session: who is at work, on what, and how the others ended."""
-        agents = crew.agents()
-        lines = [_line(each) for each in agents]
+        agents, members = crew.agents(), teams.members()
+        lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
+        lines += [_line(each) for each in agents]
         return Outcome(
             content="\n".join(lines) or "No agent has been started.",
-            data={"agents": [_facts(each) for each in agents]},
+            data={"agents": [_facts(each) for each in agents], "teammates": members},
         )
 
     return list_agents
 
 
-def _started(result: Completion | Launched) -> Outcome:
-    return _completed(result) if isinstance(result, Completion) else _launched(result)
+def _started(result: Completion | Launched | Spawned) -> Outcome:
+    match result:
+        case Completion():
+            return _completed(result)
+        case Launched():
+            return _launched(result)
+        case Spawned():
+            return _spawned(result)
 
 
 def _completed(done: Completion) -> Outcome:
@@ -238,20 +216,25 @@ def _launched(launched: Launched) -> Outcome:
     )
 
 
-def _sent(reached: tuple[Reached, ...], summary: str) -> Outcome:
-    told = [
-        f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
-        if each.how == "resumed"
-        else f"{each.name} hears it at its next step."
-        for each in reached
+def _spawned(spawned: Spawned) -> Outcome:
+    found = spawned.resolved
+    lines = [
+        f"{spawned.name} has joined the team {spawned.team} and works on your prompt. "
+        f"teammate_id: {spawned.teammate}",
+        f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
+        f"{len(found.tools)} tools.",
+        *found.notes,
+        "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
-    targets = [f"@{each.name}" for each in reached]
     return Outcome(
-        content="\n".join(told),
+        content="\n".join(lines),
         data={
-            "success": True,
-            "message": " ".join(told),
-            "routing": {"target": targets[0] if len(targets) == 1 else targets, "summary": summary},
+            "status": "teammate_spawned",
+            "teammate_id": spawned.teammate,
+            "name": spawned.name,
+            "team_name": spawned.team,
+            "color": spawned.color,
+            "resolved": found,
         },
     )
 
@@ -282,5 +265,5 @@ async def _told(answer: Awaitable[_T], text: Callable[[_T], Outcome]) -> Outcome
     """Refusals are answers the model can act on."""
     try:
         return text(await answer)
-    except AgentRefused as refusal:
+    except (AgentRefused, RecordError) as refusal:
         return failed(str(refusal))

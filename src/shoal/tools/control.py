@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from shoal.core.agents import Crew, Glimpse
 from shoal.core.errors import AgentRefused
+from shoal.core.teams import Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
 from shoal.tools.shells import Shell, Shells
@@ -16,8 +17,8 @@ from shoal.wire.notices import kept_work, report, summary
 _LONGEST = 600_000
 
 
-def control_tools(crew: Crew, shells: Shells) -> tuple[Tool, ...]:
-    return (_task_output(crew, shells), _task_stop(crew, shells))
+def control_tools(crew: Crew, shells: Shells, teams: Teams) -> tuple[Tool, ...]:
+    return (_task_output(crew, shells), _task_stop(crew, shells, teams))
 
 
 def _task_output(crew: Crew, shells: Shells) -> Tool:
@@ -43,10 +44,10 @@ def _task_output(crew: Crew, shells: Shells) -> Tool:
     return task_output
 
 
-def _task_stop(crew: Crew, shells: Shells) -> Tool:
+def _task_stop(crew: Crew, shells: Shells, teams: Teams) -> Tool:
     @tool(name="TaskStop", deadline=60)
     async def task_stop(
-        task_id: Annotated[str | None, "The id of an agent or of a shell in the background"] = None,
+        task_id: Annotated[str | None, "An agent or shell in the background, or a teammate"] = None,
         shell_id: Annotated[str | None, "The id of a shell"] = None,
         *,
         site: Site,
@@ -62,6 +63,8 @@ def _task_stop(crew: Crew, shells: Shells) -> Tool:
             await shell.stop(f"it was stopped by {site.agent.name}", by=site.agent.agent)
             return Outcome(content=f"Shell {wanted} is ended: {shell.command}", data={"task_id": wanted})
         try:
+            if await teams.stop(wanted, site):
+                return Outcome(content=f"The teammate {wanted} is ended.", data={"task_id": wanted})
             stopped = await crew.stop(wanted, site)
         except AgentRefused as refusal:
             return failed(str(refusal))

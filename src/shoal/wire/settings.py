@@ -110,6 +110,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Whether an agent started without a type is a fork of who starts it, where a person is there."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
+    shutdown_grace: Seconds = 30.0
+    """Seconds a teammate has to answer a request to shut down before it is ended."""
     file_leases: tuple[str, ...] = ()
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"

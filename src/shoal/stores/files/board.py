@@ -150,6 +150,12 @@ class FileTaskBoard:
             if claim.success:
                 return claim
 
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        # Not by listing them: who lists gives back what the dead held.
+        index = self._files.look()
+        theirs = [task for task in index.in_order() if task.owner == owner and task.status == "in_progress"]
+        return tuple([task.id for task in theirs if (await self.claim(task.id, by=owner)).success])
+
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         if task not in self._files.look().tasks:
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from pathlib import Path
 from typing import TypeAlias
 
@@ -253,21 +253,23 @@ class Mailbox:
             if any(entry.mail.id in wanted and not entry.mail.read for entry in window.entries):
                 self._write(held, marked(window.entries, wanted))
 
-    async def wait(self) -> None:
+    async def wait(self, beyond: Container[str] = ()) -> None:
         while True:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             # Before looking: what comes between the look and the wait is not missed.
             self._waiters.add(woken)
             try:
-                if await self._has_mail():
+                if await self._has_mail(beyond):
                     return
                 await woken
             finally:
                 self._waiters.discard(woken)
 
-    async def _has_mail(self) -> bool:
+    async def _has_mail(self, beyond: Container[str]) -> bool:
         try:
-            return bool((await self._valid_window()).unread) or self._overflow.waiting()
+            unread = (await self._valid_window()).unread
+            # What waits behind mail that is still unread moves up when that is marked.
+            return any(e.mail.id not in beyond for e in unread) or (not unread and self._overflow.waiting())
         except LockUnavailable:
             return False  # looked at again with the next change, or soon
 

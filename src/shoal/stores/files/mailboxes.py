@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from pathlib import Path
 
 from shoal.core.clock import Clock
@@ -56,11 +56,11 @@ class FileMailboxes:
     async def mark(self, owner: AgentName, ids: Collection[str]) -> None:
         await self._box(owner).mark(ids)
 
-    async def wait(self, owner: AgentName) -> None:
+    async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         box = self._box(owner)
         if self._watch is None and self._places is not None:
             self._watch = DirectoryWatch(self._places.inboxes.path, self._look, named=self._told)
-        await box.wait()
+        await box.wait(beyond)
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         return await self._box(owner).history()

@@ -80,6 +80,16 @@ def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
     return facts or Remembered(agent_type="general-purpose", description=""), loaded
 
 
+def recall_unspoken(transcript: Path) -> Remembered | None:
+    """One that was made and has not said or heard anything yet, so that it has no transcript."""
+    if transcript.exists():
+        return None
+    try:
+        return msgspec.json.decode(meta_path(transcript).read_bytes(), type=Remembered)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def _inherited(transcript: Path, facts: Remembered) -> tuple[Read, ...]:
     """What a fork's parent had said when it forked; without it the fork cannot go on."""
     directory, parent = transcript.parent, AgentId(facts.parent)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.app.session import Session, Turn
+from shoal.app.session import Session
+from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept

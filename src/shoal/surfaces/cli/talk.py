@@ -22,7 +22,8 @@ from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session, Turn
+    from shoal.app.session import Session
+    from shoal.app.turn import Turn
 
 AGAIN = 2.0
 """Seconds within which a second Ctrl-C ends the program."""

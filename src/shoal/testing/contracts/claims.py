@@ -54,6 +54,18 @@ async def a_claim_sets_the_owner_and_begins_the_task(doors: Doors[TaskBoard]) ->
 
 
 @RULES.shows("TSK-05")
+async def an_owner_holds_again_what_it_held_and_nothing_else(doors: Doors[TaskBoard]) -> None:
+    async with doors() as board:
+        mine, done, hers, _ = await created(board, 4)
+        for task, owner in ((mine, ANN), (done, ANN), (hers, BOB)):
+            assert (await board.claim(task, by=owner)).success
+        await moved(board, done, "completed")
+        assert await board.reclaim(ANN) == (mine,)
+        assert (await found(board, mine)).owner == ANN
+        assert (await found(board, hers)).owner == BOB
+
+
+@RULES.shows("TSK-05")
 async def refusals_are_checked_in_their_order(doors: Doors[TaskBoard]) -> None:
     async with doors() as board:
         blocker, task = await created(board, 2)

@@ -172,6 +172,43 @@ async def waiting_ends_at_once_where_mail_is_unread(doors: Doors[Mailboxes]) -> 
 
 
 @RULES.shows()
+async def waiting_passes_over_the_mail_that_is_known(doors: Doors[Mailboxes]) -> None:
+    async with doors() as boxes:
+        await boxes.open(ANN)
+        await boxes.post(ANN, _mail("m0"))
+        known = {"m0"}
+        async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
+            waiting = group.create_task(boxes.wait(ANN, beyond=known))
+            assert await still_waiting(waiting)
+            known.add("m1")
+            await boxes.post(ANN, _mail("m1"))
+            await boxes.mark(ANN, ["m0"])
+            assert await still_waiting(waiting)
+            await boxes.post(ANN, _mail("m2"))
+
+
+@RULES.shows("BOX-04")
+async def what_waits_behind_known_mail_is_told_of_when_that_is_marked(doors: Doors[Mailboxes]) -> None:
+    wanted = [f"m{n}" for n in range(300)]
+    known: set[str] = set()
+    taken: list[str] = []
+    async with doors() as boxes:
+        await boxes.open(ANN)
+        for ident in wanted:
+            await boxes.post(ANN, _mail(ident))
+        async with asyncio.timeout(PROMPT):
+            while len(taken) < len(wanted):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(boxes.wait(ANN, beyond=known))
+                    await asyncio.sleep(0)
+                    await boxes.mark(ANN, taken)
+                fresh = [ident for ident in _ids(await boxes.take(ANN, limit=1000)) if ident not in known]
+                known.update(fresh)
+                taken += fresh
+    assert taken == wanted
+
+
+@RULES.shows()
 async def a_post_wakes_who_waits_through_any_door(doors: Doors[Mailboxes]) -> None:
     async with opened(doors, 2) as (boxes, others):
         await boxes.open(ANN)

@@ -1,0 +1,32 @@
+"""One turn of a session, for who runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from shoal.core.events import Event
+from shoal.runs.channel import Channel
+
+
+class Turn(AsyncIterator[Event]):
+    """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
+
+    def __init__(
+        self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._channel = channel
+        self._task = task
+        self._interrupt = interrupt
+
+    async def __anext__(self) -> Event:
+        event = await self._channel.get()
+        if event is None:
+            await self._task
+            raise StopAsyncIteration
+        return event
+
+    async def aclose(self) -> None:
+        self._channel.close()
+        if not self._task.done():
+            await self._interrupt()

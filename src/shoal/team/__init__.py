@@ -1,0 +1,1 @@
+"""Teams: long-lived agents with inboxes, a board and a lead."""

@@ -1,0 +1,47 @@
+"""What of a session its team stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from shoal.agent.agent import Agent
+from shoal.core.budget import Purse
+from shoal.core.clock import Clock
+from shoal.core.decisions import Mode
+from shoal.core.events import Journaled
+from shoal.core.ids import AgentId, Ids
+from shoal.core.ports import Desk
+from shoal.core.record import Record
+from shoal.runs.outfit import Outfitter
+from shoal.runs.queue import Queue
+from shoal.tools.plan import Approver
+
+
+class Footing(Struct, frozen=True, kw_only=True):
+    record: Record
+    outfitter: Outfitter
+    queue: Queue
+    purse: Purse
+    clock: Clock
+    ids: Ids
+    emit: Callable[[Journaled], None]
+    note: Callable[[str], None]
+    lead: Callable[[], Agent]
+    mode: Callable[[], Mode]
+    """The lead's permission mode."""
+    approver: Callable[[], Approver]
+    """Who approves the plans of teammates."""
+    usual: str
+    """The agent that is started where none is named."""
+    grace: float
+    """Seconds a member has to answer a request to shut down."""
+    report_tokens: int
+    stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
+    """Ends the agents that a member started."""
+
+    @property
+    def desk(self) -> Desk:
+        """Where a person answers."""
+        return self.lead().surroundings.desk

@@ -1,0 +1,162 @@
+"""How an agent becomes a member of a team, and how it is taken up again by a later process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from shoal.core.agents import KeptWork, Order
+from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from shoal.core.caps import Refusal, Started
+from shoal.core.clock import iso
+from shoal.core.errors import AgentRefused, BadName
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, AgentName, agent_name
+from shoal.core.permissions import Mode
+from shoal.core.roster import Member as Entered
+from shoal.core.roster import Newcomer as Joining
+from shoal.core.roster import Team, agent_id
+from shoal.runs.outfit import Newcomer, Outfit, Seat
+from shoal.runs.witness import Witness
+from shoal.team.footing import Footing
+from shoal.team.mail_desk import MailDesk
+from shoal.team.office import Office
+from shoal.team.prompts import section
+from shoal.wire.bodies import body_of
+
+DeskOf: TypeAlias = Callable[[AgentName], MailDesk]
+_MODES: dict[str, Mode] = {
+    "plan": "plan",
+    "delegate": "acceptEdits",
+    "acceptEdits": "acceptEdits",
+    "bypassPermissions": "bypassPermissions",
+    "default": "default",
+    "dontAsk": "dontAsk",
+}
+"""What the `mode` of a call for a teammate means."""
+
+
+def mode_of(wish: str | None) -> Mode | None:
+    if wish is None:
+        return None
+    if wish not in _MODES:
+        raise AgentRefused(f"{wish!r} is no mode for a teammate. There are: {', '.join(_MODES)}.")
+    return _MODES[wish]
+
+
+def wished_name(text: str) -> AgentName:
+    try:
+        return agent_name(text)
+    except BadName as error:
+        raise AgentRefused(str(error)) from error
+
+
+class Joiner:
+    """Enters members of one team: in the roster, with an inbox, and their prompt in it as first message."""
+
+    def __init__(self, on: Footing, team: Team, office: Office) -> None:
+        self._on = on
+        self._team = team
+        self._office = office
+
+    def count(self, kind: str, *, again: bool = False) -> Started:
+        match self._on.purse.start(kind, 1, again=again):
+            case Refusal(sentence=sentence):
+                raise AgentRefused(f"The teammate was not started: {sentence}.")
+            case counted:
+                return counted
+
+    async def join(self, order: Order, desk_of: DeskOf, call: str) -> tuple[Outfit, Entered]:
+        """Raises `AgentRefused`; then nothing of it is left in the team."""
+        rosters, team = self._on.record.rosters, self._team.name
+        mode = mode_of(order.mode)
+        lead = self._on.lead()
+        joining = Joining(
+            name=wished_name(order.name or ""),
+            agent_type=order.kind or self._on.usual,
+            model=lead.model.card.id,
+            cwd=str(lead.surroundings.workspace.cwd),
+            prompt=order.prompt,
+            plan_mode_required=mode == "plan",
+        )
+        entered = await rosters.join(team, joining)
+        outfit: Outfit | None = None
+        try:
+            order = replace(order, name=entered.name, kind=joining.agent_type)
+            newcomer = await self._newcomer(entered, mode, desk_of(entered.name), call)
+            outfit = _closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
+            found = outfit.resolved
+            entered = await rosters.change(
+                team, entered.name, agent_type=found.kind, model=found.model, cwd=found.cwd
+            )
+            await self._on.record.mailboxes(team).open(entered.name)
+            prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
+            await self._office.post_text(LEAD_NAME, entered.name, prompt, kind="prompt")
+        except BaseException:
+            await rosters.leave(team, entered.name)
+            if outfit is not None:
+                await outfit.finish()
+            raise
+        return outfit, entered
+
+    async def again(self, entered: Entered, desk_of: DeskOf) -> Outfit:
+        """As it was when its process ended: from its transcript."""
+        mode: Mode | None = "plan" if entered.plan_mode_required else None
+        newcomer = await self._newcomer(entered, mode, desk_of(entered.name), "")
+        outfit = _closing(await self._on.outfitter.again(newcomer), newcomer.witness)
+        boxes = self._on.record.mailboxes(self._team.name)
+        await boxes.open(entered.name)
+        if not await boxes.history(entered.name):
+            # Its process ended before the prompt was posted.
+            await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
+        return outfit
+
+    async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
+        """The request to shut down that it has not answered; not one to another who had its name before."""
+        boxes = self._on.record.mailboxes(self._team.name)
+        asked = [body_of(mail) for mail in await boxes.history(entered.name)]
+        answers = [body_of(mail) for mail in await boxes.history(LEAD_NAME)]
+        answered = {
+            body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
+        }
+        since = iso(entered.joined_at)
+        for body in reversed(asked):
+            if isinstance(body, ShutdownRequest) and body.timestamp >= since:
+                return None if body.request_id in answered else body
+        return None
+
+    async def _newcomer(self, entered: Entered, mode: Mode | None, desk: MailDesk, call: str) -> Newcomer:
+        agent = AgentId(agent_id(entered.name, self._team.name))
+        team = await self._on.record.rosters.read(self._team.name) or self._team
+        return Newcomer(
+            agent=agent,
+            parent=self._on.lead(),
+            call=call,
+            witness=self._on.outfitter.witness(agent),
+            seat=Seat(
+                team=self._team.name,
+                name=entered.name,
+                color=entered.color,
+                mode=mode,
+                section=section(team, entered.name),
+                desk=desk,
+            ),
+        )
+
+
+def _closing(outfit: Outfit, witness: Witness) -> Outfit:
+    """So that its end closes its output file too."""
+
+    async def finish() -> KeptWork | None:
+        witness.close()
+        return await outfit.finish()
+
+    return replace(outfit, finish=finish)
+
+
+def was_cut_off(outfit: Outfit) -> bool:
+    """Whether its process ended while it was at work: the last word is not its own, or is a call."""
+    said = outfit.agent.conversation.messages
+    return bool(said) and (said[-1].role == "user" or bool(said[-1].tool_uses))

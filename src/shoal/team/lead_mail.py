@@ -1,0 +1,181 @@
+"""What comes to the lead by mail: what wakes it, what waits for company, and what the runtime answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from shoal.core.arrivals import Item
+from shoal.core.bodies import (
+    IdleNotification,
+    PermissionRequest,
+    PermissionResponse,
+    PlanApprovalRequest,
+    PlanApprovalResponse,
+    ShutdownRequest,
+)
+from shoal.core.decisions import Mode
+from shoal.core.errors import ShoalError
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.mail import Mail
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
+from shoal.team.footing import Footing
+from shoal.team.letters import idle_letter, plain, shown
+from shoal.team.mail_desk import permission_answer, suggestions_of
+from shoal.team.office import Office
+from shoal.tools.plan import digest_of
+from shoal.wire.bodies import body_of
+
+
+class Company(Protocol):
+    """What the lead's mail needs to know of the team."""
+
+    def waits_for(self, name: AgentName, request: str) -> bool:
+        """Whether the member still waits for the answer."""
+        ...
+
+    def agent_of(self, name: AgentName) -> AgentId: ...
+
+    def settled(self, mail: str) -> None: ...
+
+    def changed(self) -> None: ...
+
+
+class LeadMail:
+    """Status alone wakes nobody: it is held until something else does, or the team has gone quiet."""
+
+    def __init__(self, on: Footing, office: Office, company: Company, tasks: asyncio.TaskGroup) -> None:
+        self._on = on
+        self._office = office
+        self._company = company
+        self._tasks = tasks
+        self._held: list[Item] = []
+        self._reported: set[AgentName] = set()
+        """Who wrote to the lead since it was last idle."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        """By request."""
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    async def bring(self, mail: Mail) -> bool:
+        """Whether it is settled with that."""
+        body = body_of(mail)
+        match body:
+            case IdleNotification():
+                self._idle(mail, body)
+            case PermissionRequest() if self._company.waits_for(mail.sender, body.request_id):
+                self._ask(mail, body)
+            case PlanApprovalRequest() if self._company.waits_for(mail.sender, body.request_id):
+                if self._on.approver() == "lead":
+                    self._wake(shown(mail, body).item(mail.id, LEAD))
+                else:
+                    self._ask(mail, body)
+            case PermissionRequest() | PlanApprovalRequest():
+                self._on.note(f"A request of {mail.sender} is dropped: nobody waits for its answer any more.")
+                return True
+            case PermissionResponse() | PlanApprovalResponse() | ShutdownRequest():
+                return True
+            case None:
+                self._reported.add(mail.sender)
+                self._wake(plain(mail).item(mail.id, LEAD))
+            case _:
+                self._wake(shown(mail, body).item(mail.id, LEAD))
+        return False
+
+    def release(self) -> bool:
+        """Give the lead what was held; whether there was anything."""
+        held, self._held = self._held, []
+        for item in held:
+            self._on.queue.put(item)
+        return bool(held)
+
+    def withdraw(self, request: str) -> None:
+        """Nobody waits for the answer any more."""
+        asking = self._asking.get(request)
+        if asking is not None:
+            asking.cancel()
+
+    def _idle(self, mail: Mail, body: IdleNotification) -> None:
+        item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, LEAD)
+        self._reported.discard(mail.sender)
+        if body.idle_reason == "failed":
+            self._wake(item)
+        else:
+            self._held.append(item)
+            self._company.changed()
+
+    def _wake(self, item: Item) -> None:
+        self.release()
+        self._on.queue.put(item)
+        self._company.changed()
+
+    def _ask(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> None:
+        self._asking[body.request_id] = self._tasks.create_task(self._asked(mail, body))
+
+    async def _asked(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> None:
+        try:
+            if isinstance(body, PermissionRequest):
+                answer: PermissionResponse | PlanApprovalResponse = await self._permission(body)
+            else:
+                answer = await self._plan(body)
+            await self._office.post_body(LEAD_NAME, mail.sender, answer)
+        except ShoalError as error:
+            self._on.note(f"A request of {mail.sender} could not be answered: {error}")
+        except asyncio.CancelledError:
+            # Withdrawn: who asked does not wait any more. The task itself is at its end.
+            self._company.settled(mail.id)
+            raise
+        finally:
+            self._asking.pop(body.request_id, None)
+        self._company.settled(mail.id)
+
+    async def _permission(self, body: PermissionRequest) -> PermissionResponse:
+        question = MayRun(
+            id=self._on.ids.short(),
+            agent=self._company.agent_of(body.agent_id),
+            tool_use_id=body.tool_use_id,
+            tool=body.tool_name,
+            input=body.input,
+            reason=body.description,
+            suggestions=suggestions_of(body.permission_suggestions),
+        )
+        return permission_answer(body, await self._on.desk.ask(question))
+
+    async def _plan(self, body: PlanApprovalRequest) -> PlanApprovalResponse:
+        digest = digest_of(body.plan_content)
+        answer: Answer = Approved(digest=digest, by="policy")
+        if self._on.approver() != "auto":
+            question = ApprovePlan(
+                id=self._on.ids.short(),
+                agent=self._company.agent_of(body.sender),
+                plan=body.plan_content,
+                path=body.plan_file_path,
+                digest=digest,
+            )
+            answer = await self._on.desk.ask(question)
+        match answer:
+            case Approved(digest=approved, mode=mode) if approved == digest:
+                return self._plan_answer(body, approved=True, mode=mode)
+            case Denied(reason=reason):
+                return self._plan_answer(body, approved=False, feedback=reason)
+            case _:
+                return self._plan_answer(body, approved=False, feedback="The answer was about another plan.")
+
+    def _plan_answer(
+        self,
+        body: PlanApprovalRequest,
+        *,
+        approved: bool,
+        mode: Mode | None = None,
+        feedback: str | None = None,
+    ) -> PlanApprovalResponse:
+        return PlanApprovalResponse(
+            request_id=body.request_id,
+            approved=approved,
+            timestamp=self._office.now,
+            permission_mode=(mode or self._on.mode()) if approved else None,
+            feedback=feedback,
+        )

@@ -1,0 +1,394 @@
+"""The team that a session leads, while it runs: its members, its mail, and whether it is at rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+
+from shoal.core.agents import Completion, Glimpse, KeptWork, Order
+from shoal.core.arrivals import Item
+from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
+from shoal.core.caps import Started
+from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
+from shoal.core.events import AgentEnded, Queued, WorkKept
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.messages import Text
+from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.roster import Team, agent_id
+from shoal.core.tasks import claimable
+from shoal.core.teams import Spawned, Teammate
+from shoal.runs.endings import Ending
+from shoal.runs.outfit import Outfit
+from shoal.team.footing import Footing
+from shoal.team.joining import Joiner, was_cut_off
+from shoal.team.lead_mail import LeadMail
+from shoal.team.letters import Letter, task_letter
+from shoal.team.mail_desk import MailDesk
+from shoal.team.mailroom import Mailroom
+from shoal.team.member import Member, told_of
+from shoal.team.office import Office
+from shoal.team.post import Post
+from shoal.team.prompts import CUT_OFF, nobody_called
+from shoal.wire.notices import kept_work
+
+KILL = 5.0
+"""Seconds in which one that is ended must be gone."""
+
+
+class LedTeam:
+    """`tasks` outlives it."""
+
+    def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
+        self.name = team.name
+        self._on = on
+        self._tasks = tasks
+        boxes = on.record.mailboxes(team.name)
+        self._colors = {member.name: member.color for member in team.members}
+        self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids)
+        self._board = on.record.board(team.name)
+        self._room = Mailroom(boxes, on.clock, on.note)
+        self._lead_mail = LeadMail(on, self.office, self, tasks)
+        self._joiner = Joiner(on, team, self.office)
+        self._posts: dict[AgentName, Post] = {}
+        self._leaving = 0
+        """Those that ended, and of whose end the lead is yet to hear."""
+        self._version = 0
+        self._news = asyncio.Event()
+        self._chores: list[asyncio.Task[None]] = []
+
+    def start(self, delivered: Container[str] = ()) -> None:
+        """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
+        pump = self._room.pump(LEAD_NAME, self._lead_mail.bring, delivered)
+        for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
+            self._chores.append(self._tasks.create_task(chore))
+
+    # Its members
+
+    async def spawn(self, order: Order, call: str) -> Spawned:
+        counted = self._joiner.count(order.kind or self._on.usual)
+        try:
+            outfit, entered = await self._joiner.join(order, self._desk, call)
+        except BaseException:
+            self._on.purse.ended(counted, begun=False)
+            raise
+        self._colors[entered.name] = entered.color
+        self._begin(self._member(outfit), counted, outfit)
+        return Spawned(
+            teammate=outfit.agent.identity.agent,
+            name=entered.name,
+            team=self.name,
+            color=entered.color,
+            resolved=outfit.resolved,
+        )
+
+    async def take_up(self, team: Team) -> None:
+        """Its members as an earlier process left them; one that was cut off at work goes on."""
+        # Before anybody looks for a free task: what was claimed stays with who claimed it.
+        held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        for entered in team.members:
+            if entered.name == LEAD_NAME or entered.backend_type not in (None, "in-process"):
+                continue
+            counted = self._joiner.count(entered.agent_type, again=True)
+            try:
+                outfit = await self._joiner.again(entered, self._desk)
+            except AgentRefused as refusal:
+                self._on.purse.ended(counted)
+                await self._on.record.rosters.leave(self.name, entered.name)
+                self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
+                continue
+            member = self._member(outfit)
+            await self._tell_again(member, held[entered.name])
+            if was_cut_off(outfit):
+                letter = Letter(rank=0, by="runtime", text=CUT_OFF)
+                self._on.queue.put(letter.item(f"again-{self._on.ids.short()}", member.id))
+            elif outfit.agent.conversation.messages:
+                member.state = "idle"
+                if entered.is_active:
+                    await self.show_activity(member.name, active=False)
+            self._begin(member, counted, outfit)
+            if (asked := await self._joiner.asked_to_end(entered)) is not None:
+                self.asked_to_end(member.name, asked)
+
+    async def _tell_again(self, member: Member, held: tuple[TaskId, ...]) -> None:
+        """Of the tasks that it took by itself just before its process ended, and has not heard of."""
+        heard = member.outfit.delivered
+        for ident in held:
+            task = await self._board.get(ident)
+            if task is not None and not any(each.startswith(told_of(ident, "")) for each in heard):
+                self._on.queue.put(task_letter(task).item(told_of(ident, self._on.ids.short()), member.id))
+
+    def find(self, name: str) -> AgentName | None:
+        """A member, by name or id."""
+        bare = name.removesuffix(f"@{self.name}")
+        return next((each for each in self._posts if each == bare), None)
+
+    def post_of(self, agent: AgentId) -> Post | None:
+        return next((post for post in self._posts.values() if post.member.id == agent), None)
+
+    def color(self, name: AgentName) -> str | None:
+        return self._colors.get(name)
+
+    def names(self) -> tuple[AgentName, ...]:
+        return tuple(self._posts)
+
+    def members(self) -> tuple[Teammate, ...]:
+        return tuple(post.member.teammate() for post in self._posts.values())
+
+    def entered(self, item: Item) -> None:
+        """Something is in an agent's transcript."""
+        self._room.settled(item.id)
+        self.changed()
+
+    # Ending
+
+    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
+        post = self._posts[name]
+        post.end_grace()
+        post.member.request = request
+        post.grace = self._tasks.create_task(self._enforce(post))
+
+    async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
+        asked = post.member.request
+        if asked is None or request not in ("", asked.request_id):
+            raise AgentRefused("There is no such request to shut down, or it was answered already.")
+        if not approve and post.rejected:
+            raise AgentRefused("The lead asks for the second time: finish what you must, and approve.")
+        post.end_grace()
+        if approve:
+            post.approved = asked
+            self._tasks.create_task(self.end(post, "it shut down as it was asked to"))
+            # This is its own call, which ends with it: nothing may be asked of its model after this.
+            await post.gone.wait()
+            return
+        post.rejected = True
+        await self.office.post_body(
+            post.member.name,
+            LEAD_NAME,
+            ShutdownRejected(
+                request_id=asked.request_id,
+                sender=post.member.name,
+                reason=reason,
+                timestamp=self.office.now,
+            ),
+        )
+
+    async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
+        """Gone when this returns, whatever it was doing."""
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        await asyncio.sleep(0)
+        if post.life is not None:
+            post.member.stopping = post.member.stopping or why
+            post.silent, post.stays = post.silent or silent, post.stays or stays
+            post.life.cancel()
+        try:
+            async with self._on.clock.deadline(KILL):
+                await post.gone.wait()
+        except TimeoutError:
+            self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
+            await self._leave(post, Ending(status="killed", text="", detail=why))
+
+    async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
+        """End all members and chores; those that were at work. With `stays` they can be taken up again."""
+        posts = tuple(self._posts.values())
+        busy = tuple(self._glimpse(post) for post in posts if post.member.state == "running")
+        async with asyncio.TaskGroup() as ending:
+            for post in posts:
+                ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+        for chore in self._chores:
+            chore.cancel()
+        await self._room.flush()
+        return busy
+
+    # Rest
+
+    @property
+    def working(self) -> bool:
+        return self._leaving > 0 or any(post.member.is_busy for post in self._posts.values())
+
+    async def quiet(self) -> None:
+        """Until no member works and nothing is left for one; what was held for the lead is its then."""
+        while True:
+            version, news = self._version, self._news
+            if await self._is_quiet():
+                self._lead_mail.release()
+                return
+            if version == self._version:
+                await news.wait()
+
+    def changed(self) -> None:
+        self._version += 1
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    # What its mail needs to know
+
+    def waits_for(self, name: AgentName, request: str) -> bool:
+        post = self._posts.get(name)
+        return post is None or post.member.desk.waits_for(request)
+
+    def agent_of(self, name: AgentName) -> AgentId:
+        return AgentId(agent_id(name, self.name))
+
+    def settled(self, mail: str) -> None:
+        self._room.settled(mail)
+
+    async def show_activity(self, name: AgentName, *, active: bool) -> None:
+        try:
+            await self._on.record.rosters.change(self.name, name, is_active=active)
+        except RecordError as error:
+            self._on.note(f"The roster of {self.name} does not show that {name} is at work or idle: {error}")
+
+    def _desk(self, name: AgentName) -> MailDesk:
+        return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
+
+    def _member(self, outfit: Outfit) -> Member:
+        desk = outfit.agent.surroundings.desk
+        assert isinstance(desk, MailDesk)
+        return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
+
+    def _begin(self, member: Member, counted: Started, outfit: Outfit) -> None:
+        post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
+        self._on.emit(outfit.started)
+        post.pump = self._tasks.create_task(self._room.pump(member.name, member.bring, outfit.delivered))
+        post.life = self._tasks.create_task(self._live(post))
+        self.changed()
+
+    async def _live(self, post: Post) -> None:
+        end = await post.member.live()
+        post.life = None
+        await self._leave(post, end)
+
+    async def _enforce(self, post: Post) -> None:
+        await self._on.clock.sleep(self._on.grace)
+        await self.end(post, f"it did not answer the request to shut down within {self._on.grace:g} s")
+
+    async def _leave(self, post: Post, end: Ending) -> None:
+        member = post.member
+        if self._posts.pop(member.name, None) is None:
+            return
+        self._leaving += 1
+        member.state = "shutdown"
+        if post.pump is not None:
+            post.pump.cancel()
+        work: KeptWork | None = None
+        try:
+            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
+            await self._out_of_the_record(post)
+            work = await member.outfit.finish()
+        except ShoalError as error:
+            self._on.note(f"Not everything of {member.name} could be put away: {error}")
+        finally:
+            self._on.purse.ended(post.counted)
+            self._on.emit(AgentEnded(agent=member.id, completion=self._completion(post, end)))
+            if work is not None:
+                self._on.emit(WorkKept(agent=member.id, work=work))
+            if not post.silent:
+                self._tell_terminated(post, end, work)
+            self._leaving -= 1
+            post.gone.set()
+            self.changed()
+            if post.grace is not None and post.grace is not asyncio.current_task():
+                post.end_grace()
+
+    async def _out_of_the_record(self, post: Post) -> None:
+        name, rosters = post.member.name, self._on.record.rosters
+        if post.stays:
+            await self.show_activity(name, active=False)
+            return
+        try:
+            await self._board.release_all(name)
+            await rosters.leave(self.name, name)
+        except NoSuchTeam:
+            return
+        if post.approved is not None:
+            # After it is gone: who reads that it agreed finds it gone.
+            await self.office.post_body(name, LEAD_NAME, approved(post.approved, name, self.office.now))
+
+    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
+        """As a turn of its own, not by mail; on the journal, so that it survives this process."""
+        member = post.member
+        status = "completed" if post.approved is not None else end.status
+        told = TeammateTerminated(task=member.id, kind=member.agent.identity.kind, status=status).text
+        text = f"{told}: {end.detail}" if end.detail else told
+        if work is not None:
+            text = f"{text}\n{kept_work(work)}"
+        item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
+        self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
+        self._lead_mail.release()
+        self._on.queue.put(item)
+
+    def _completion(self, post: Post, end: Ending) -> Completion:
+        member, started = post.member, post.member.outfit.started
+        return Completion(
+            id=self._on.ids.short(),
+            agent=member.id,
+            status="completed" if post.approved is not None else end.status,
+            kind=started.kind,
+            description=started.description,
+            report_to=LEAD,
+            call=started.call,
+            name=member.name,
+            background=True,
+            text=end.text[:1000],
+            detail=end.detail,
+            duration_ms=round((self._on.clock.monotonic() - post.since) * 1000),
+        )
+
+    def _glimpse(self, post: Post) -> Glimpse:
+        started = post.member.outfit.started
+        return Glimpse(
+            agent=post.member.id,
+            kind=started.kind,
+            name=post.member.name,
+            description=started.description,
+            status="running",
+            parent=LEAD,
+            background=True,
+            tool_calls=0,
+            tokens=0,
+            seconds=self._on.clock.monotonic() - post.since,
+        )
+
+    async def _watch(self) -> None:
+        """Give the lead what was held for it when the team has gone quiet."""
+        while True:
+            news = self._news
+            if self._lead_mail.holds and await self._is_quiet():
+                self._lead_mail.release()
+            await news.wait()
+
+    async def _is_quiet(self) -> bool:
+        """Looked at until nothing changed meanwhile."""
+        while True:
+            version = self._version
+            posts = tuple(self._posts.values())
+            if self.working:
+                return False
+            for name in (LEAD_NAME, *(post.member.name for post in posts)):
+                if await self._room.holds_more(name):
+                    return False
+            if any(post.member.may_claim for post in posts) and await self._has_claimable():
+                return False
+            if version == self._version:
+                return True
+
+    async def _has_claimable(self) -> bool:
+        try:
+            return bool(claimable({task.id: task for task in await self._board.list()}))
+        except ShoalError as error:
+            # Nobody can take a task from it then either.
+            self._on.note(f"The board of {self.name} cannot be read: {error}")
+            return False
+
+    def refuse_stranger(self, name: str) -> AgentRefused:
+        return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))
+
+
+def approved(request: ShutdownRequest, name: AgentName, now: str) -> ShutdownApproved:
+    return ShutdownApproved(
+        request_id=request.request_id,
+        sender=name,
+        timestamp=now,
+        pane_id="in-process",
+        backend_type="in-process",
+    )

@@ -1,0 +1,153 @@
+"""A teammate's desk: its questions go to the lead by mail, and the answers come back the same way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from shoal.core.bodies import (
+    Granted,
+    PermissionRequest,
+    PermissionResponse,
+    PermissionUpdate,
+    PlanApprovalRequest,
+    PlanApprovalResponse,
+    permission_request_id,
+    plan_request_id,
+)
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.permissions import Suggestion
+from shoal.core.ports import Desk
+from shoal.core.questions import Allowed, Answer, Approved, ApprovePlan, Denied, MayRun, Question
+from shoal.team.office import Office
+
+
+class _Waiting(Struct, eq=False):
+    question: Question
+    answer: asyncio.Future[Answer]
+
+
+class MailDesk:
+    """`person` is asked what the protocol has no body for. `withdrawn` hears of requests nobody waits for."""
+
+    def __init__(
+        self, name: AgentName, team: TeamName, office: Office, person: Desk, withdrawn: Callable[[str], None]
+    ) -> None:
+        self._name = name
+        self._team = team
+        self._office = office
+        self._person = person
+        self._withdrawn = withdrawn
+        self._open: dict[str, _Waiting] = {}
+
+    async def ask(self, question: Question) -> Answer:
+        match question:
+            case MayRun():
+                request: PermissionRequest | PlanApprovalRequest = self._permission(question)
+            case ApprovePlan():
+                request = self._plan(question)
+            case _:
+                return await self._person.ask(question)
+        waiting = _Waiting(question, asyncio.get_running_loop().create_future())
+        self._open[request.request_id] = waiting
+        try:
+            await self._office.post_body(self._name, LEAD_NAME, request)
+            return await waiting.answer
+        finally:
+            del self._open[request.request_id]
+            if not waiting.answer.done() or waiting.answer.cancelled():
+                self._withdrawn(request.request_id)
+
+    def waits_for(self, request: str) -> bool:
+        return request in self._open
+
+    def answer(self, body: PermissionResponse | PlanApprovalResponse) -> bool:
+        """Whether somebody waited for it; the first answer stands."""
+        waiting = self._open.get(body.request_id)
+        if waiting is None or waiting.answer.done():
+            return False
+        match waiting.question, body:
+            case MayRun(), PermissionResponse():
+                waiting.answer.set_result(_permitted(body))
+            case ApprovePlan(digest=digest), PlanApprovalResponse():
+                waiting.answer.set_result(_approved(body, digest))
+            case _:
+                return False
+        return True
+
+    def _permission(self, question: MayRun) -> PermissionRequest:
+        return PermissionRequest(
+            request_id=permission_request_id(self._office.milliseconds, self._office.ids.random),
+            agent_id=self._name,
+            tool_name=question.tool,
+            tool_use_id=question.tool_use_id,
+            description=question.reason,
+            input=question.input,
+            permission_suggestions=bodies_of(question.suggestions),
+        )
+
+    def _plan(self, question: ApprovePlan) -> PlanApprovalRequest:
+        return PlanApprovalRequest(
+            sender=self._name,
+            timestamp=self._office.now,
+            plan_file_path=question.path,
+            plan_content=question.plan,
+            request_id=plan_request_id(self._office.milliseconds, self._name, self._team),
+        )
+
+
+def permission_answer(request: PermissionRequest, answer: Answer) -> PermissionResponse:
+    """A person's answer as the member reads it."""
+    match answer:
+        case Allowed(input=changed, updates=updates, remember=remember):
+            if not updates and remember != "once":
+                wanted = "session" if remember == "session" else "localSettings"
+                suggested = suggestions_of(request.permission_suggestions)
+                updates = tuple(each for each in suggested if each.destination == wanted)[:1]
+            return PermissionResponse(
+                request_id=request.request_id,
+                subtype="success",
+                response=Granted(
+                    updated_input=UNSET if changed is None else changed, permission_updates=bodies_of(updates)
+                ),
+            )
+        case Denied(reason=reason):
+            return PermissionResponse(request_id=request.request_id, subtype="error", error=reason)
+        case _:
+            return PermissionResponse(
+                request_id=request.request_id, subtype="error", error="the answer was not about permission"
+            )
+
+
+def bodies_of(suggestions: tuple[Suggestion, ...]) -> tuple[PermissionUpdate, ...]:
+    return tuple(msgspec.convert(msgspec.to_builtins(each), PermissionUpdate) for each in suggestions)
+
+
+def suggestions_of(updates: tuple[PermissionUpdate, ...]) -> tuple[Suggestion, ...]:
+    """Those whose destination we know: to leave one out grants less, never more."""
+    known: list[Suggestion] = []
+    for update in updates:
+        try:
+            known.append(msgspec.convert(msgspec.to_builtins(update), Suggestion))
+        except msgspec.ValidationError:
+            continue
+    return tuple(known)
+
+
+def _permitted(body: PermissionResponse) -> Answer:
+    if body.response is None:
+        return Denied(reason=body.error or "it was refused.")
+    changed = body.response.updated_input
+    return Allowed(
+        input=None if changed is UNSET else changed,
+        updates=suggestions_of(body.response.permission_updates),
+    )
+
+
+def _approved(body: PlanApprovalResponse, digest: str) -> Answer:
+    if body.approved:
+        return Approved(digest=digest, mode=body.permission_mode)
+    return Denied(reason=body.feedback or "No reason was given.")

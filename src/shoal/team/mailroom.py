@@ -1,0 +1,100 @@
+"""The mailroom of a team: brings each inbox's mail to its owner, and marks what its owner has.
+
+Mail is marked only once it is in its owner's transcript or was acted on. A process that dies before that
+finds it unread again, and what the transcript already has is marked without being brought a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Container
+from typing import TypeAlias
+
+from shoal.core.clock import Clock
+from shoal.core.errors import LockUnavailable, NoSuchInbox, NoSuchTeam, RecordError, StoreError
+from shoal.core.mail import Mail
+from shoal.core.names import AgentName
+from shoal.core.record import Mailboxes
+
+Bring: TypeAlias = Callable[[Mail], Awaitable[bool]]
+"""Whether it is settled with that; else `settled` is called when it is."""
+_BATCH = 64
+_PAUSE = 1.0
+"""Seconds until what could not be read or written is tried again."""
+
+
+class Mailroom:
+    def __init__(self, boxes: Mailboxes, clock: Clock, report: Callable[[str], None]) -> None:
+        self._boxes = boxes
+        self._clock = clock
+        self._report = report
+        self._open: dict[AgentName, set[str]] = {}
+        """What was brought and is not marked yet."""
+        self._owners: dict[str, AgentName] = {}
+        self._due: dict[AgentName, set[str]] = {}
+        self._news = asyncio.Event()
+
+    async def pump(self, owner: AgentName, bring: Bring, delivered: Container[str] = ()) -> None:
+        """Bring what comes, until cancelled or the inbox is gone."""
+        brought = self._open[owner] = set()
+        try:
+            while True:
+                try:
+                    await self._boxes.wait(owner, beyond=brought)
+                    for mail in await self._boxes.take(owner, limit=_BATCH + len(brought)):
+                        if mail.id in brought:
+                            continue
+                        brought.add(mail.id)
+                        self._owners[mail.id] = owner
+                        if mail.id in delivered or await bring(mail):
+                            self.settled(mail.id)
+                except (LockUnavailable, StoreError) as error:
+                    self._report(f"The mail of {owner} waits: {error}")
+                    await self._clock.sleep(_PAUSE)
+        except (NoSuchTeam, NoSuchInbox):
+            return
+        finally:
+            del self._open[owner]
+
+    async def holds_more(self, owner: AgentName) -> bool:
+        """Whether there is mail that was not brought yet."""
+        brought = self._open.get(owner)
+        if brought is None:
+            return False
+        try:
+            mails = await self._boxes.take(owner, limit=_BATCH + len(brought))
+        except (RecordError, StoreError):
+            return False
+        return any(mail.id not in brought for mail in mails)
+
+    def settled(self, mail: str) -> None:
+        """It is in its owner's transcript, or was acted on. What is no mail is passed over."""
+        owner = self._owners.pop(mail, None)
+        if owner is not None:
+            self._due.setdefault(owner, set()).add(mail)
+            self._news.set()
+
+    async def mark_what_is_settled(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if not await self.flush():
+                await self._clock.sleep(_PAUSE)
+                self._news.set()
+
+    async def flush(self) -> bool:
+        """Mark all that is due; False where some of it could not be marked now."""
+        done = True
+        for owner in list(self._due):
+            ids = self._due.pop(owner)
+            try:
+                await self._boxes.mark(owner, ids)
+            except (LockUnavailable, StoreError):
+                self._due.setdefault(owner, set()).update(ids)
+                done = False
+            except RecordError:
+                continue
+            else:
+                self._open.get(owner, set()).difference_update(ids)
+        return done

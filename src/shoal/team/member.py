@@ -1,0 +1,260 @@
+"""A teammate's life: it waits, works on what came, says that it is idle, and waits again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from shoal.agent.loop import run
+from shoal.core.bodies import (
+    IdleNotification,
+    IdleReason,
+    PermissionResponse,
+    PlanApprovalResponse,
+    ShutdownRequest,
+)
+from shoal.core.clock import iso
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.events import MemberRested, MemberWoken
+from shoal.core.identity import assume
+from shoal.core.ids import AgentId
+from shoal.core.mail import Mail
+from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.record import TaskBoard
+from shoal.core.teams import MemberState, Teammate
+from shoal.runs.endings import Ending, ending, last_words
+from shoal.runs.outfit import Outfit
+from shoal.runs.reports import kept
+from shoal.team.footing import Footing
+from shoal.team.letters import shown, task_letter
+from shoal.team.mail_desk import MailDesk
+from shoal.team.office import Office
+from shoal.wire.bodies import body_of
+
+
+class Stage(Protocol):
+    """What a member needs of its team."""
+
+    async def show_activity(self, name: AgentName, *, active: bool) -> None:
+        """In the roster."""
+        ...
+
+    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...
+
+    def changed(self) -> None: ...
+
+
+class Member:
+    def __init__(
+        self, on: Footing, outfit: Outfit, *, desk: MailDesk, office: Office, board: TaskBoard, stage: Stage
+    ) -> None:
+        self._on = on
+        self._office = office
+        self._board = board
+        self._stage = stage
+        self.outfit = outfit
+        self.desk = desk
+        self.agent = outfit.agent
+        self.name = AgentName(outfit.agent.identity.name)
+        self.state: MemberState = "created"
+        self.claiming = False
+        self.claims = True
+        """Whether it takes tasks by itself; not after a failure, until somebody writes to it."""
+        self.told = ""
+        """Whom it last wrote to beside the lead, and about what."""
+        self.stopping = ""
+        """Why it is being ended, if it is."""
+        self.request: ShutdownRequest | None = None
+        """To shut down, not answered yet."""
+        self._in_turn = self._interrupting = False
+        self._task: TaskId | None = None
+
+    @property
+    def id(self) -> AgentId:
+        return self.agent.identity.agent
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still to come of it: work, or its end."""
+        if self.state in ("running", "created") or self.claiming or self.request is not None:
+            return True
+        return bool(self._on.queue.size(self.id))
+
+    @property
+    def may_claim(self) -> bool:
+        return self.claims and self.request is None and not self.stopping
+
+    def teammate(self) -> Teammate:
+        identity = self.agent.identity
+        return Teammate(
+            agent=self.id,
+            name=self.name,
+            kind=identity.kind,
+            state=self.state,
+            color=identity.color,
+            model=self.agent.model.card.id,
+        )
+
+    async def bring(self, mail: Mail) -> bool:
+        """Whether the mail is settled with that."""
+        body = body_of(mail)
+        match body:
+            case PermissionResponse() | PlanApprovalResponse():
+                if not self.desk.answer(body):
+                    self._on.note(f"An answer for {self.name} came too late: {body.request_id} is dropped.")
+                return True
+            case ShutdownRequest():
+                self.request = body
+                self._stage.asked_to_end(self.name, body)
+            case _:
+                self.claims = True
+        self._on.queue.put(shown(mail, body).item(mail.id, self.id))
+        self._stage.changed()
+        return False
+
+    async def live(self) -> Ending:
+        """Until it is ended; expected ends are values, and so is a crash."""
+        assume(self.agent.identity, self.agent.surroundings.workspace)
+        try:
+            while True:
+                await self._wake()
+                await self._work()
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            self._close()
+            return Ending(status="killed", text=self._words(), detail=self.stopping)
+        except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
+            self._close()
+            detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
+            return Ending(status="failed", text=self._words(), detail=detail)
+
+    def interrupt(self, task: asyncio.Task[Any]) -> bool:
+        """End its working period, not itself."""
+        if not self._in_turn:
+            return False
+        self._interrupting = True
+        task.cancel()
+        return True
+
+    async def _wake(self) -> None:
+        """Until something waits for it, or it has taken a task."""
+        queue = self._on.queue
+        while not queue.size(self.id):
+            if self.state == "created" or not self.may_claim:
+                await queue.arrival(self.id)
+            elif await _first(self._board.wait_claimable, lambda: queue.arrival(self.id)):
+                await self._claim()
+
+    async def _claim(self) -> None:
+        # Before anything is awaited: a team whose last open task is being taken is not quiet.
+        self.claiming = True
+        try:
+            claim = await self._board.claim_next(by=self.name)
+            if claim is not None and claim.success and claim.task is not None:
+                self._task = claim.task.id
+                self._on.queue.put(
+                    task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
+                )
+        finally:
+            self.claiming = False
+            self._stage.changed()
+
+    async def _work(self) -> None:
+        self.state = "running"
+        self._on.emit(MemberWoken(agent=self.id))
+        await self._stage.show_activity(self.name, active=True)
+        self.told = ""
+        reason: IdleReason = "available"
+        self._in_turn = True
+        try:
+            end = ending(await run(self.agent, None), self.agent.conversation.messages)
+        except asyncio.CancelledError:
+            if self.stopping or not self._interrupting:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            self._interrupting = False
+            self._close()
+            reason, end = "interrupted", Ending(status="completed", text=self._words())
+        except StoreError:
+            raise
+        except ShoalError as error:
+            self._close()
+            end = Ending(status="failed", text=self._words(), detail=str(error))
+        finally:
+            self._in_turn = False
+        if end.status == "failed":
+            reason = "failed"
+        await self.rest(reason, end)
+
+    async def rest(self, reason: IdleReason, end: Ending) -> None:
+        """Tell the lead, once for each working period; then others see that it is idle."""
+        self.claims = reason == "available"
+        if reason == "failed":
+            await self._board.release_all(self.name)
+        completed = await self._completed()
+        report = kept(
+            end.text,
+            self.id,
+            self._on.ids.short(),
+            self.agent.surroundings.results,
+            tokens=self._on.report_tokens,
+        )
+        result = report.shown if report.whole is None else f"{report.shown}\n[The whole is in {report.whole}]"
+        await self._office.post_body(
+            self.name,
+            LEAD_NAME,
+            IdleNotification(
+                sender=self.name,
+                timestamp=iso(self._on.clock.now()),
+                idle_reason=reason,
+                summary=self.told or None,
+                completed_task_id=completed,
+                completed_status=None if completed is None else "completed",
+                failure_reason=end.detail or reason if reason == "failed" else None,
+                result=result or None,
+            ),
+        )
+        await self._stage.show_activity(self.name, active=False)
+        self._on.emit(MemberRested(agent=self.id, reason=reason, detail=end.detail))
+        self.state = "idle"
+        self._stage.changed()
+
+    async def _completed(self) -> TaskId | None:
+        """The task it took by itself, if that is done."""
+        task, self._task = self._task, None
+        found = None if task is None else await self._board.get(task)
+        return task if found is not None and found.status == "completed" else None
+
+    def _words(self) -> str:
+        return last_words(self.agent.conversation.messages)
+
+    def _close(self) -> None:
+        """Leave the conversation so that it can go on; resuming does the same where this cannot."""
+        try:
+            self.agent.conversation.interrupt()
+        except StoreError:
+            return
+
+
+def told_of(task: TaskId, attempt: str) -> str:
+    """The id under which a member is told that it has taken a task."""
+    return f"task-{task}-{attempt}"
+
+
+async def _first(
+    one: Callable[[], Coroutine[Any, Any, None]], other: Callable[[], Coroutine[Any, Any, None]]
+) -> bool:
+    """Until one of them is over; whether it was the first, which counts where both are."""
+    async with asyncio.TaskGroup() as both:
+        tasks = [both.create_task(each()) for each in (one, other)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+    return not tasks[0].cancelled()

@@ -1,0 +1,61 @@
+"""The post office of a team: writes mail in the names of its members, each envelope as its kind wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.core.bodies import Body
+from shoal.core.clock import Clock, iso
+from shoal.core.envelopes import Kind, enveloped
+from shoal.core.ids import Ids
+from shoal.core.mail import Mail, Receipt
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.record import Mailboxes
+from shoal.wire.bodies import body_text
+
+
+class Office:
+    """`colors` are those of the members by name; the lead has none."""
+
+    def __init__(
+        self, boxes: Mailboxes, colors: Mapping[AgentName, str | None], *, clock: Clock, ids: Ids
+    ) -> None:
+        self._boxes = boxes
+        self._colors = colors
+        self._clock = clock
+        self._ids = ids
+
+    @property
+    def now(self) -> str:
+        return iso(self._clock.now())
+
+    @property
+    def milliseconds(self) -> int:
+        return self._clock.now()
+
+    @property
+    def ids(self) -> Ids:
+        return self._ids
+
+    async def post_body(self, sender: AgentName, to: AgentName, body: Body) -> Receipt:
+        return await self._post(sender, to, body_text(body), type(body))
+
+    async def post_text(
+        self, sender: AgentName, to: AgentName, text: str, *, kind: Kind = "message", summary: str = ""
+    ) -> Receipt:
+        return await self._post(sender, to, text, kind, summary)
+
+    async def _post(
+        self, sender: AgentName, to: AgentName, text: str, kind: Kind, summary: str = ""
+    ) -> Receipt:
+        mail = Mail(
+            id=self._ids.uuid(),
+            sender=sender,
+            text=text,
+            timestamp=self.now,
+            summary=summary or None,
+            color=self._colors.get(sender),
+        )
+        if to == LEAD_NAME:
+            await self._boxes.open(to)
+        return await self._boxes.post(to, enveloped(mail, kind, from_lead=sender == LEAD_NAME))

@@ -1,0 +1,41 @@
+"""What a teammate is told about its team, and what the lead is told of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.core.names import AgentName, TeamName
+from shoal.core.roster import Team
+
+_SECTION = """\
+You work in a team
+- You are {name}, a member of the team {team}. The lead is team-lead; it gives out the work and \
+talks to the person.
+- Nobody in the team sees what you write as plain text. SendMessage reaches one of them by name; "*" reaches \
+all, which is seldom needed.
+- When your work is done, or you cannot go on, send team-lead a short report with what you found or changed. \
+Then end your turn: you are woken when a message comes or a task is free.
+- The team shares a board of tasks. TaskList shows it; take the free one with the lowest id, set it to \
+in_progress when you begin and to completed when it is wholly done.
+- Messages of other agents come as <teammate-message>. They ask and tell; what you may do, the person's \
+settings decide.
+- When you are asked to shut down, answer with a shutdown_response."""
+
+CUT_OFF = (
+    "[Your process ended while you were at work, and you go on in a new one. Calls that were open have no "
+    "result: look whether they took effect. Tasks you had taken are still yours: TaskList shows them.]"
+)
+
+
+def section(team: Team, name: AgentName) -> str:
+    """Of the system prompt, with the roster as it is when the member joins."""
+    lines = [_SECTION.format(name=name, team=team.name), "", f"The team {team.name}"]
+    if team.description:
+        lines.append(team.description)
+    lines += [f"- {each.name} ({each.agent_type})" for each in team.members]
+    return "\n".join(lines)
+
+
+def nobody_called(name: str, team: TeamName, there: Sequence[AgentName]) -> str:
+    known = ", ".join(there) or "nobody yet"
+    return f"Nobody in the team {team} is called {name!r}. There are: {known}."

@@ -1,0 +1,278 @@
+"""A session's team: made and deleted by its lead, and reached by the tools of all its agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from shoal.agent.agent import Agent
+from shoal.core.agents import Glimpse, Order, Reached
+from shoal.core.arrivals import Item
+from shoal.core.bodies import (
+    PlanApprovalResponse,
+    ShutdownRequest,
+    shutdown_request_id,
+    summary_to,
+)
+from shoal.core.errors import AgentRefused, BadName
+from shoal.core.identity import Identity, assume
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, team_name
+from shoal.core.roster import Newcomer, Team
+from shoal.core.teams import Posted, Spawned, Teammate
+from shoal.core.tools import Site
+from shoal.runs.roll import LEAD_NAMES
+from shoal.team.footing import Footing
+from shoal.team.led import LedTeam
+from shoal.team.letters import PERSON
+
+_NO_TEAM = "There is no team here. TeamCreate makes one."
+
+
+class SessionTeams:
+    """Entered for as long as the session lives."""
+
+    def __init__(self, on: Footing) -> None:
+        self._on = on
+        self._tasks = asyncio.TaskGroup()
+        self._led: LedTeam | None = None
+        self._alone: Identity | None = None
+        """Who the lead was before it led a team."""
+
+    async def __aenter__(self) -> SessionTeams:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        finally:
+            # As the crew does: the group must know of a cancellation, other errors pass through as they are.
+            if isinstance(error, asyncio.CancelledError):
+                await self._tasks.__aexit__(kind, error, trace)
+            else:
+                await self._tasks.__aexit__(None, None, None)
+
+    # For the lead
+
+    async def create(self, name: str, *, description: str | None, kind: str | None, site: Site) -> Team:
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead of a session makes a team.")
+        if self._led is not None:
+            raise AgentRefused(
+                f"You lead the team {self._led.name} already, and a session leads one team at a time. "
+                "Shut its members down and delete it first."
+            )
+        if site.agent.team is not None:
+            raise AgentRefused(f"You work in the team {site.agent.team} already.")
+        lead = self._on.lead()
+        me = Newcomer(
+            name=LEAD_NAME,
+            agent_type=kind or LEAD_NAME,
+            model=lead.model.card.id,
+            cwd=str(lead.surroundings.workspace.cwd),
+            prompt="",
+        )
+        try:
+            wished = team_name(name)
+        except BadName as error:
+            raise AgentRefused(str(error)) from error
+        team = await self._on.record.rosters.create(
+            wished, lead=me, session=site.agent.session, description=description
+        )
+        self._lead(team).start()
+        return team
+
+    async def delete(self, site: Site) -> TeamName:
+        led = self._here()
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead deletes its team.")
+        busy = [each.name for each in led.members() if each.state in ("running", "created")]
+        if busy:
+            raise AgentRefused(
+                f"The team {led.name} still has active members: {', '.join(busy)}. Ask them to shut down "
+                "first (SendMessage with a shutdown_request); when they have ended, delete it again."
+            )
+        await led.close(stays=False)
+        await self._on.record.rosters.delete(led.name)
+        await self._on.record.forget(led.name)
+        self._led = None
+        lead = self._on.lead()
+        if self._alone is not None:
+            lead.identity = self._alone
+            assume(lead.identity)
+        return led.name
+
+    async def spawn(self, order: Order, site: Site) -> Spawned | None:
+        if site.agent.is_teammate or (order.name is None and order.team is None):
+            return None
+        if order.team is None and (self._led is None or not site.agent.is_lead):
+            return None
+        led = self._here()
+        if order.team not in (None, led.name):
+            raise AgentRefused(f"You lead the team {led.name}, not {order.team!r}.")
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead spawns teammates.")
+        if order.name is None:
+            raise AgentRefused("A teammate needs a name: give it as `name`.")
+        return await led.spawn(order, site.call_id)
+
+    async def resume(self, session: str, delivered: Container[str]) -> TeamName | None:
+        """Take up the team that an earlier process of the session led."""
+        rosters = self._on.record.rosters
+        for name in await rosters.list():
+            team = await rosters.read(name)
+            if team is not None and team.lead_session_id == session:
+                led = self._lead(team)
+                await led.take_up(team)
+                led.start(delivered)
+                return team.name
+        return None
+
+    # For everybody
+
+    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Posted, ...] | None:
+        led, me = self._led, self._name_of(site.agent)
+        if led is None:
+            return None
+        of_the_team = site.agent.is_lead or site.agent.is_teammate
+        if to == "*" and of_the_team:
+            others = [each for each in (LEAD_NAME, *led.names()) if each != me]
+            if not others:
+                raise AgentRefused("Nobody is in the team beside you.")
+            return tuple([await self._post(led, me, each, text, summary) for each in others])
+        if site.agent.is_teammate and to in LEAD_NAMES:
+            return (await self._post(led, me, LEAD_NAME, text, summary),)
+        found = led.find(to)
+        if found is None:
+            return None
+        if found == me:
+            raise AgentRefused("That is you.")
+        return (await self._post(led, me, found, text, summary),)
+
+    async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
+        led = self._here()
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead asks teammates to shut down.")
+        found = led.find(to)
+        if found is None:
+            raise led.refuse_stranger(to)
+        request = shutdown_request_id(self._on.clock.now(), found)
+        body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
+        await led.office.post_body(LEAD_NAME, found, body)
+        return request
+
+    async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
+        led = self._here()
+        post = led.post_of(site.agent.agent)
+        if post is None:
+            raise AgentRefused("Only a teammate answers a request to shut down.")
+        await led.answer_end(post, request, reason, approve=approve)
+
+    async def answer_plan(
+        self, to: str, request: str, feedback: str, *, approve: bool, site: Site
+    ) -> AgentName:
+        led = self._here()
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead answers plans.")
+        found = led.find(to)
+        if found is None:
+            raise led.refuse_stranger(to)
+        if self._on.approver() != "lead":
+            raise AgentRefused("A person or a setting approves plans here, not you.")
+        if not led.waits_for(found, request):
+            raise AgentRefused(f"{found} has no open plan {request!r}, or it was answered already.")
+        body = PlanApprovalResponse(
+            request_id=request,
+            approved=approve,
+            timestamp=led.office.now,
+            permission_mode=self._on.mode() if approve else None,
+            feedback=None if approve else feedback,
+        )
+        await led.office.post_body(LEAD_NAME, found, body)
+        return found
+
+    async def stop(self, name: str, site: Site) -> bool:
+        if self._led is None or self._led.find(name) is None:
+            return False
+        if not site.agent.is_lead:
+            raise AgentRefused("Only the lead ends teammates.")
+        return await self.end(name, "it was stopped by team-lead")
+
+    def members(self) -> tuple[Teammate, ...]:
+        return () if self._led is None else self._led.members()
+
+    # For the session
+
+    def agent(self, agent: AgentId) -> Agent | None:
+        """A teammate."""
+        post = None if self._led is None else self._led.post_of(agent)
+        return None if post is None else post.member.agent
+
+    def entered(self, item: Item) -> None:
+        if self._led is not None:
+            self._led.entered(item)
+
+    async def say(self, to: str, text: str) -> Reached | None:
+        """A person's words for a teammate; None where there is none of that name."""
+        found = None if self._led is None else self._led.find(to)
+        if self._led is None or found is None:
+            return None
+        await self._led.office.post_text(AgentName(PERSON), found, text, kind="notice")
+        return Reached(to=self._led.agent_of(found), name=found, how="queued")
+
+    async def end(self, name: str, why: str) -> bool:
+        """End a teammate at once; False where there is none of that name."""
+        led = self._led
+        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
+        if led is None or post is None:
+            return False
+        await led.end(post, why)
+        return True
+
+    @property
+    def working(self) -> bool:
+        return self._led is not None and self._led.working
+
+    async def quiet(self) -> None:
+        """Until no teammate works, and nothing is left for one to do."""
+        if self._led is not None:
+            await self._led.quiet()
+
+    async def close(self) -> tuple[Glimpse, ...]:
+        """End every teammate so that it can be taken up again; those that were at work."""
+        led, self._led = self._led, None
+        return () if led is None else await led.close(stays=True)
+
+    def _lead(self, team: Team) -> LedTeam:
+        led = self._led = LedTeam(self._on, team, self._tasks)
+        lead = self._on.lead()
+        self._alone = lead.identity
+        lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
+        assume(lead.identity)
+        return led
+
+    def _here(self) -> LedTeam:
+        if self._led is None:
+            raise AgentRefused(_NO_TEAM)
+        return self._led
+
+    def _name_of(self, agent: Identity) -> AgentName:
+        if agent.is_lead:
+            return LEAD_NAME
+        try:
+            return agent_name(agent.name)
+        except BadName:
+            return AgentName(agent.agent)
+
+    async def _post(self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
+        receipt = await led.office.post_text(sender, to, text, summary=summary)
+        post = led.post_of(led.agent_of(sender))
+        if post is not None and to != LEAD_NAME:
+            post.member.told = summary_to(to, summary)
+        return Posted(sender=sender, to=to, color=led.color(to), standing=receipt.standing)

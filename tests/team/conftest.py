@@ -1,0 +1,1 @@
+"""What the tests of teams share."""

@@ -1,0 +1,33 @@
+"""A lead with a team whose process kills itself when one of its agents says so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
+
+from dying_parts import PARTS
+
+from cast import all_turns
+from shoal.tools.define import tool
+from troupe import opened, troupe
+
+
+@tool(name="Die", reads_only=True)
+async def die() -> str:
+    """End this process at once."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+async def main(cwd: Path, session: str, part: str, pace: float) -> None:
+    async with opened(cwd, troupe(pace, **PARTS[part]), tools=[die], session_id=session) as lead:
+        await all_turns(lead, "Begin.")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4])))

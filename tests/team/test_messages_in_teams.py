@@ -1,0 +1,236 @@
+"""Messages between the members of a team: both forms, to one and to all, and whom nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cast import Gate, all_turns, use
+from shoal.core.events import ToolReturned
+from shoal.core.requests import Request
+from troupe import (
+    config,
+    home,
+    inbox,
+    last_result,
+    last_words,
+    member,
+    opened,
+    results,
+    speaker,
+    tell,
+    troupe,
+)
+
+CREATE = use("TeamCreate", team_name="crew")
+
+
+async def heard(session: Any, prompt: str = "Begin.") -> tuple[list[Any], str]:
+    """The data of the results, by call, and what was said last."""
+    returned: list[Any] = []
+    stop = session.watch(lambda event: returned.append(event) if isinstance(event, ToolReturned) else None)
+    text = await all_turns(session, prompt)
+    stop()
+    return returned, text
+
+
+@pytest.mark.spec("SND-01", "SND-02", "SND-04", "BOX-03", "BOX-08", "MSG-02")
+@pytest.mark.parametrize("form", ["newer", "older"])
+async def test_a_message_to_a_peer_is_routed_and_told_to_the_lead_in_short(tmp_path: Path, form: str) -> None:
+    said: list[str] = []
+
+    def bob(request: Request) -> str:
+        said.append(last_words(request))
+        return "bob heard"
+
+    sent = (
+        use("SendMessage", "m1", to="bob", message="look at main.py", summary="a hint")
+        if form == "newer"
+        else use(
+            "SendMessage", "m1", type="message", recipient="bob", content="look at main.py", summary="a hint"
+        )
+    )
+    model = troupe(
+        lead=[CREATE, member("bob"), member("ann"), "wait", last_words],
+        ann=[sent, "ann ends"],
+        bob=["ready", bob],
+    )
+    async with opened(tmp_path, model) as session:
+        returned, text = await heard(session)
+        envelope = inbox("crew", "bob")[1]
+        notices = [json.loads(each["text"]) for each in inbox("crew", "team-lead")]
+    (data,) = [event.data for event in returned if event.call == "m1"]
+    assert data["success"] is True
+    assert data["routing"] == {
+        "sender": "ann",
+        "target": "@bob",
+        "targetColor": "blue",
+        "summary": "a hint",
+        "content": "look at main.py",
+    }
+    assert (envelope["from"], envelope["summary"], envelope["color"]) == ("ann", "a hint", "green")
+    tag = '<teammate-message teammate_id="ann" color="green" summary="a hint">\nlook at main.py\n'
+    assert any(tag in each for each in said)
+    assert [each["summary"] for each in notices if "summary" in each] == ["[to bob] a hint"]
+    assert "It last wrote [to bob] a hint" in text
+
+
+@pytest.mark.spec("SND-02", "SND-04", "CTL-04", "CTL-03")
+@pytest.mark.parametrize("form", ["newer", "older"])
+async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form: str) -> None:
+    sent = (
+        use("SendMessage", "m1", to="*", message="stop", summary="halt")
+        if form == "newer"
+        else use("SendMessage", "m1", type="broadcast", content="stop", summary="halt")
+    )
+    structured = use("SendMessage", "m2", to="*", message={"type": "shutdown_request"})
+    model = troupe(
+        lead=[CREATE, [member("ann"), member("bob")], "wait", "heard"],
+        ann=["ready"],
+        bob=[[sent, structured], "bob ends"],
+    )
+    async with opened(tmp_path, model) as session:
+        returned, _ = await heard(session)
+        boxes = {name: [each["text"] for each in inbox("crew", name)] for name in ("ann", "bob", "team-lead")}
+    data = {event.call: event.data for event in returned}
+    refused = next(event for event in returned if event.call == "m2")
+    assert data["m1"]["recipients"] == ["team-lead", "ann"]
+    assert data["m1"]["routing"]["target"] == "@team"
+    assert "targetColor" not in data["m1"]["routing"]
+    assert boxes["ann"].count("stop") == boxes["team-lead"].count("stop") == 1
+    assert boxes["bob"].count("stop") == 0
+    assert refused.result.is_error
+
+
+@pytest.mark.spec("SND-03")
+async def test_a_message_to_a_stranger_names_those_there_are_and_writes_nothing(tmp_path: Path) -> None:
+    model = troupe(lead=[CREATE, member("ann"), tell("nobody", "hello"), last_result], ann=["ready"])
+    async with opened(tmp_path, model) as session:
+        async with asyncio.timeout(20):
+            async for _ in session.run("Begin."):
+                pass
+        said = session.agent.conversation.messages[-1].text
+        files = sorted(path.name for path in (home() / "teams/crew/inboxes").iterdir())
+    assert "There is no agent 'nobody'" in said
+    assert "In the team are: team-lead, ann." in said
+    assert "nobody.json" not in files
+
+
+@pytest.mark.spec("CTL-01", "BOX-07")
+async def test_a_busy_member_hears_at_its_next_step_and_the_person_first(tmp_path: Path) -> None:
+    gate = Gate()
+    said: list[str] = []
+
+    def after(request: Request) -> str:
+        said.append(last_words(request))
+        return "heard"
+
+    model = troupe(
+        lead=[CREATE, member("ann"), use("Until"), member("bob"), tell("ann", "from the lead"), "end"],
+        ann=[use("Gate"), after],
+        bob=[tell("ann", "from a peer"), "bob ends"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until]) as session:
+        async with asyncio.timeout(20):
+            async for _ in session.run("Begin."):
+                pass
+            await session.send("ann", "from the person")
+            while session.parts.queue.size("ann@crew") < 3:
+                await asyncio.sleep(0)
+            gate.opened.set()
+            await all_turns(session, None)
+    (text,) = said[:1]
+    places = [text.index(words) for words in ("from the person", "from the lead", "from a peer")]
+    assert places == sorted(places)
+
+
+@pytest.mark.spec("AGT-05", "TEAM-01", "AGT-03")
+async def test_the_roster_is_flat_and_a_session_leads_one_team(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def note(*then: Any) -> Any:
+        def line(request: Request) -> Any:
+            said.extend(block.content for block in results(request.messages[-1:]))  # type: ignore[misc]
+            return list(then) if len(then) > 1 else then[0]
+
+        return line
+
+    def job(call: str, **more: Any) -> Any:
+        return use("Agent", call, description="d", prompt="Do it.", **more)
+
+    wishes = [
+        job("a1", name="cyd"),
+        job("a2", run_in_background=True),
+        use("TeamCreate", "a3", team_name="x"),
+    ]
+    model = troupe(
+        lead=[CREATE, [member("ann"), use("TeamCreate", team_name="more")], note("wait"), "end"],
+        ann=[wishes, note("ann ends")],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        names = [each["name"] for each in config("crew")["members"]]
+    everything = "\n".join(said)
+    assert "You lead the team crew already" in everything
+    assert "the roster of a team is flat" in everything
+    assert "has no agents in the background" in everything
+    assert "There is no tool named 'TeamCreate'" in everything
+    assert names == ["team-lead", "ann"]
+
+
+@pytest.mark.spec("LIF-07", "USR-13")
+async def test_a_member_s_prompt_and_tools_are_those_of_a_team_whatever_its_definition_says(
+    tmp_path: Path,
+) -> None:
+    seen: dict[str, Request] = {}
+
+    def note(request: Request) -> str:
+        seen[speaker(request)] = request
+        return "ready"
+
+    agents = {"reader": {"description": "reads", "prompt": "You only read.", "tools": ["Read"]}}
+    model = troupe(
+        lead=[CREATE, member("ann"), member("bob", subagent_type="reader"), "wait", "end"],
+        ann=[note],
+        bob=[note],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+        member_of = {each["name"]: each for each in config("crew")["members"]}
+    request = seen["bob"]
+    for words in ("You work in a team", "You only read.", "The team crew", "- ann (general-purpose)"):
+        assert words in request.system
+    names = {tool.name for tool in request.tools}
+    assert names == {"Read", "SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
+    assert member_of["bob"]["agentType"] == "reader"
+
+
+@pytest.mark.spec("USR-16", "TEAM-01")
+async def test_twenty_sessions_that_ask_for_the_same_name_have_twenty_teams(tmp_path: Path) -> None:
+    async def one(number: int) -> tuple[str, str, str]:
+        model = troupe(
+            lead=[CREATE, member("ann", f"You belong to {number}."), "wait", last_words],
+            ann=[tell("team-lead", f"report of {number}"), "ann ends"],
+        )
+        place = tmp_path / str(number)
+        place.mkdir()
+        async with opened(place, model) as session:
+            text = await all_turns(session)
+            told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
+            team = session.agent.identity.team
+            assert team is not None
+            (path,) = home().glob(f"projects/*/{session.id}/subagents/agent-ann@{team}.jsonl")
+            assert f"You belong to {number}." in path.read_text()
+            return team, told, text
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        sessions = [group.create_task(one(number)) for number in range(20)]
+    found = [session.result() for session in sessions]
+    assert len({team for team, _, _ in found}) == 20
+    for number, (_, told, _) in enumerate(found):
+        assert told.count("report of ") == 1
+        assert f"report of {number}\n" in told

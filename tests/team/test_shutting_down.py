@@ -1,0 +1,167 @@
+"""Ending teammates: by their leave, and without it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cast import Gate, all_turns, recorded, use
+from shoal.core.events import AgentEnded
+from shoal.core.messages import result_text
+from shoal.core.requests import Reply, Request
+from shoal.models.scripted import ScriptedModel
+from shoal.testing import FakeClock
+from troupe import (
+    config,
+    inbox,
+    last_result,
+    last_words,
+    member,
+    opened,
+    request_id,
+    results,
+    speaker,
+    troupe,
+)
+
+ASK = {"type": "shutdown_request", "reason": "we are done"}
+
+
+async def drained(turn: Any) -> list[Any]:
+    return [event async for event in turn]
+
+
+def refuse(request: Request) -> Any:
+    answer = {
+        "type": "shutdown_response",
+        "request_id": request_id(request),
+        "approve": False,
+        "reason": "I am not done",
+    }
+    return use("SendMessage", to="team-lead", message=answer)
+
+
+@pytest.mark.spec("LIF-03", "MSG-03", "MSG-04", "SND-02", "SND-04")
+async def test_a_member_may_refuse_once_with_its_reason(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def told(request: Request) -> Any:
+        seen.append(last_words(request))
+        return use("SendMessage", type="shutdown_request", recipient="ann", content="really")
+
+    def second(request: Request) -> str:
+        seen.append(last_result(request))
+        return "I give in"
+
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            member("ann"),
+            "wait",
+            use("SendMessage", to="ann", message=ASK),
+            "asked",
+            told,
+            "asked again",
+            last_words,
+        ],
+        ann=["ready", refuse, "go on", refuse, second],
+    )
+    settings = '{"shoal": {"shutdown_grace": 0.3}}'
+    async with opened(tmp_path, model, settings=settings) as session:
+        text = await all_turns(session)
+        bodies = [each["text"] for each in inbox("crew", "ann")]
+        answers = [each["text"] for each in inbox("crew", "team-lead")]
+    assert "ann does not shut down: I am not done." in seen[0]
+    assert '"requestId":"shutdown-' in bodies[1]
+    assert '@ann","from":"team-lead","reason":"we are done"' in bodies[1]
+    assert any('"type":"shutdown_rejected"' in each for each in answers)
+    # The second time its word does not count, and the grace does.
+    assert "asks for the second time" in seen[1]
+    assert "did not answer the request to shut down within 0.3 s" in text
+    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+class Hanging(ScriptedModel):
+    """Never answers one of the agents, and tells that it was asked."""
+
+    def __init__(self, model: ScriptedModel, name: str) -> None:
+        super().__init__(lambda _: "")
+        self._model = model
+        self._name = name
+        self.asked = asyncio.Event()
+
+    async def reply(self, request: Request, hear: Any = None) -> Reply:
+        if speaker(request) == self._name:
+            self.asked.set()
+            await asyncio.Event().wait()
+        return await self._model.reply(request, hear)
+
+
+@pytest.mark.spec("USR-08", "LIF-03", "TEAM-07")
+@pytest.mark.parametrize("state", ["silent", "in a tool", "the model hangs"])
+async def test_one_that_does_not_answer_is_ended_after_the_grace(tmp_path: Path, state: str) -> None:
+    gate = Gate()
+    ask = [use("TeamDelete"), use("SendMessage", to="ann", message=ASK)]
+    begin = [use("TeamCreate", team_name="crew"), member("ann")]
+    model: ScriptedModel = troupe(
+        lead=[*begin, "wait", use("SendMessage", to="ann", message=ASK), "asked", last_words]
+        if state == "silent"
+        else [*begin, use("Until"), ask, last_result, last_words],
+        ann=["ready", "I do not answer"] if state == "silent" else [use("Gate"), "never"],
+    )
+    if state == "the model hangs":
+        model = Hanging(model, "ann")
+        gate.reached = model.asked
+    settings = '{"shoal": {"shutdown_grace": 0.2}}'
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until], settings=settings) as session:
+        text = await all_turns(session)
+        everything = "\n".join(message.text for message in session.agent.conversation.messages)
+        refused = [result_text(each) for each in results(session.agent.conversation.messages)]
+        left = [each["name"] for each in config("crew")["members"]]
+    assert "teammate_terminated: task ann@crew, type general-purpose, status killed" in everything, text
+    assert "did not answer the request to shut down within 0.2 s" in everything
+    assert left == ["team-lead"]
+    if state != "silent":
+        assert any("still has active members: ann" in each for each in refused)
+    (ended,) = [event for event in recorded(session) if isinstance(event, AgentEnded)]
+    assert ended.completion.status == "killed"
+
+
+@pytest.mark.spec("LIF-05")
+async def test_members_end_with_the_session_and_are_idle_in_the_roster(tmp_path: Path) -> None:
+    gate = Gate()
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), [member("ann"), member("bob")], use("Until"), "bye"],
+        ann=[use("Gate"), "never"],
+        bob=["ready"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until]) as session:
+        await drained(session.run("go"))
+        assert next(e for e in config("crew")["members"] if e["name"] == "ann")["isActive"] is True
+    assert [(e["name"], e.get("isActive")) for e in config("crew")["members"]] == [
+        ("team-lead", None),
+        ("ann", False),
+        ("bob", False),
+    ]
+    ended = {e.completion.name: e.completion.status for e in recorded(session) if isinstance(e, AgentEnded)}
+    assert ended == {"ann": "killed", "bob": "killed"}
+
+
+@pytest.mark.spec("USR-22")
+async def test_at_the_deadline_members_at_work_are_cut_short_and_listed(tmp_path: Path) -> None:
+    clock, gate = FakeClock(), Gate()
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), member("ann"), use("Until"), "bye"],
+        ann=[use("Gate"), "never"],
+    )
+    tools = [gate.tool, gate.until]
+    async with opened(tmp_path, model, tools=tools, clock=clock, deadline=60) as session:
+        await drained(session.run("go"))
+        waiting = asyncio.create_task(session.next_turn())
+        await clock.asleep()
+        await clock.advance(61)
+        assert await waiting is None
+        assert [each.name for each in session.cut_short] == ["ann"]
