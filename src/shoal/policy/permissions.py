@@ -109,7 +109,8 @@ class RulePermissions:
                 return decision
         else:
             decision = self._decided(call, tool)
-            self._settled = False
+            harmless = call.name in HARMLESS or (tool is not None and tool.reads_only)
+            self._settled = harmless and type(decision) is Allow
         if isinstance(decision, Ask) and self.mode == "dontAsk":
             told = f"{decision.reason}, and this session does not ask."
             return Deny(told, decision.rule, decision.source)
