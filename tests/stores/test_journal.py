@@ -94,6 +94,8 @@ EVENTS = [
     ),
     events.WorkKept(agent=CHILD, work=KeptWork(path="/elsewhere", branch="b", commits=2)),
     events.Notified(agent=LEAD, completion="e1", call="c2"),
+    events.MemberRested(agent=CHILD, reason="available"),
+    events.MemberWoken(agent=CHILD),
     events.Queued(agent=CHILD, item="i1", by="agent", text="more"),
     events.Withdrawn(agent=CHILD, item="i1"),
     events.ScheduleMade(

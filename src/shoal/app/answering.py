@@ -11,6 +11,9 @@ _FORM = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::lates
 """What a provider adds to a name: the date of a snapshot, a version, or that it is the latest."""
 
 
+LOOKED_AT = frozenset((RequestSent, RequestFailed, RequestSettled))
+
+
 class Answering:
     """Looks at every event of a session; each pair of models is told of once."""
 

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
-from shoal.app.answering import Answering
+from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse, Reached
@@ -370,13 +370,14 @@ class Session:
         # On the record before anyone hears of it: what a surface has shown is kept.
         if isinstance(event, Journaled):
             self.parts.journal.append(event)
+            if type(event) in LOOKED_AT and (told := self._answering.look(event)) is not None:
+                self.note(told)
         if self.parts.control is not None:
             self.parts.control.publish(event)
         if self.parts.debug is not None:
             self.parts.debug.note(event)
-        self._show(event)
-        if (told := self._answering.look(event)) is not None:
-            self.note(told)
+        if self._watchers:
+            self._show(event)
 
     def _show(self, event: Event) -> None:
         for watcher in tuple(self._watchers):
