@@ -24,6 +24,7 @@ from shoal.core.errors import (
 )
 from shoal.core.events import Event, FileChanged, Finished, ToolReturned
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
+from shoal.core.questions import Allowed
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
 from shoal.models.scripted import ScriptedModel
@@ -447,3 +448,22 @@ async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:
         await anext(turn)
         await turn.aclose()
         assert not session.busy
+
+
+@pytest.mark.spec("PRM-02")
+async def test_what_a_person_changes_in_a_call_is_held_to_the_rules_that_forbid(tmp_path: Path) -> None:
+    (tmp_path / "keep.txt").write_text("kept")
+    model = ScriptedModel([call("Bash", command="touch new.txt"), "done"])
+    async with shoal.open(
+        cwd=tmp_path, model=model, attended=True, disallowed_tools=["Bash(rm:*)"]
+    ) as session:
+        turn = asyncio.create_task(events_of(session))
+        async for question in session.parts.desk.incoming():
+            session.parts.desk.answer(question.id, Allowed(input={"command": "rm keep.txt"}))
+            break
+        async with asyncio.timeout(20):
+            events = await turn
+    (returned,) = [event for event in events if isinstance(event, ToolReturned)]
+    assert returned.result.is_error
+    assert "Bash(rm:*)" in result_text(returned.result)
+    assert (tmp_path / "keep.txt").exists()

@@ -146,6 +146,9 @@ async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outco
         case Allowed(input=changed):
             if changed is not None:
                 call = ToolUse(id=call.id, name=call.name, input=changed)
+                # What a rule forbids stays forbidden, whoever wrote the input.
+                if isinstance(again := agent.permissions.decide(call, tool, agent.identity), Deny):
+                    return await _refused(agent, call, again.reason)
             agent.permissions.remember(call, reply)
             return call
         case Denied(reason=reason):
