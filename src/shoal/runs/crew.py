@@ -19,6 +19,7 @@ from shoal.core.caps import Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused
 from shoal.core.events import AgentEnded, AgentMoved, Journaled, Notified, WorkKept
+from shoal.core.groups import leave
 from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Message, ToolResult
@@ -83,11 +84,7 @@ class AgentCrew:
         try:
             await self.stop_all(_SESSION_ENDED)
         finally:
-            # The group must know of a cancellation; any other error passes through as it is, not in a group.
-            if isinstance(error, asyncio.CancelledError):
-                await self._tasks.__aexit__(kind, error, trace)
-            else:
-                await self._tasks.__aexit__(None, None, None)
+            await leave(self._tasks, kind, error, trace)
 
     def led_by(self, lead: Agent) -> None:
         self._lead = lead

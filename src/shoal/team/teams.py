@@ -18,6 +18,7 @@ from shoal.core.bodies import (
     summary_to,
 )
 from shoal.core.errors import AgentRefused, BadName
+from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, team_name
@@ -52,11 +53,7 @@ class SessionTeams:
         try:
             await self.close()
         finally:
-            # As the crew does: the group must know of a cancellation, other errors pass through as they are.
-            if isinstance(error, asyncio.CancelledError):
-                await self._tasks.__aexit__(kind, error, trace)
-            else:
-                await self._tasks.__aexit__(None, None, None)
+            await leave(self._tasks, kind, error, trace)
 
     # For the lead
 

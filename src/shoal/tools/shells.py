@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
+from shoal.core.groups import leave
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Process, Processes
 from shoal.core.sandbox import Sandbox
@@ -183,11 +184,7 @@ class Shells:
             # One that cannot be ended must not hold up the end of the session.
             for task in self._watching:
                 task.cancel()
-            # The group must know of a cancellation; any other error passes through as it is, not in a group.
-            if isinstance(error, asyncio.CancelledError):
-                await self._tasks.__aexit__(kind, error, trace)
-            else:
-                await self._tasks.__aexit__(None, None, None)
+            await leave(self._tasks, kind, error, trace)
 
     def confine(self, sandbox: Sandbox) -> None:
         """From now on commands run in this sandbox."""
