@@ -60,7 +60,9 @@ def test_three_agents_repair_the_project_for_real(place: Place, tmp_path: Path) 
     assert subprocess.run(TESTS, cwd=project, capture_output=True, check=False).returncode == 0
     assert [change.path for change in changes(project)] == [f"harbour/{name}.py" for name in AGENTS]
     git = ["git", "-C", str(project)]
-    log = subprocess.run([*git, "log", "--format=%P|%s"], capture_output=True, text=True, check=True).stdout
+    log = subprocess.run(
+        [*git, "log", "--topo-order", "--format=%P|%s"], capture_output=True, text=True, check=True
+    ).stdout
     base = log.splitlines()[-1]
     assert base == "|A small harbour"
     # Three commits on the first one, side by side, and merges that bring them in.
