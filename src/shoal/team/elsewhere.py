@@ -24,6 +24,8 @@ class Elsewhere(Protocol):
         """Without an order it goes on from its transcript. Raises `AgentRefused`."""
         ...
 
+    async def aclose(self) -> None: ...
+
 
 class NowhereElse:
     """All teammates run in the lead's process."""
@@ -36,3 +38,6 @@ class NowhereElse:
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
         raise NotImplementedError
+
+    async def aclose(self) -> None:
+        return

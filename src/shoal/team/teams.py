@@ -53,6 +53,7 @@ class SessionTeams:
     ) -> None:
         try:
             await self.close()
+            await self._on.elsewhere.aclose()
         finally:
             await leave(self._tasks, kind, error, trace)
 
