@@ -22,13 +22,13 @@ from shoal.team.purse_afar import Rules
 class Opened(Struct, frozen=True, kw_only=True):
     """How the lead's session was opened, where it concerns its agents; the names are those of `Options`."""
 
-    cwd: Path
+    cwd: str
     model: str | None
     mode: Mode
     skip_permissions: bool
     allowed_tools: tuple[str, ...]
     disallowed_tools: tuple[str, ...]
-    add_dirs: tuple[Path, ...]
+    add_dirs: tuple[str, ...]
     coordinator: bool | None
     agents: str | dict[str, Any] | None
     max_turns: int | None
@@ -65,20 +65,23 @@ class Brief(Struct, frozen=True, kw_only=True):
         )
 
     def options(self, membership: Membership, clock: Clock) -> Options:
-        return Options(**msgspec.structs.asdict(self.opened), membership=membership, clock=clock)
+        given = msgspec.structs.asdict(self.opened)
+        given["cwd"] = Path(self.opened.cwd)
+        given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
+        return Options(**given, membership=membership, clock=clock)
 
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:
     """As the process of a member opens its session: like its lead's, as that stands now."""
     agents = options.agents
     return Opened(
-        cwd=cwd,
+        cwd=str(cwd),
         model=model,
         mode=mode,
         skip_permissions=options.skip_permissions,
         allowed_tools=tuple(options.allowed_tools),
         disallowed_tools=tuple(options.disallowed_tools),
-        add_dirs=tuple(options.add_dirs),
+        add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
         max_turns=options.max_turns,
