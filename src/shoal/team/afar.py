@@ -261,7 +261,7 @@ class Afar:
 
 
 async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refused | None:
-    """None where its end of the line is closed. What it says before, such as its accounts, goes to `early`."""
+    """None where its end of the line is closed. What it says before that, its accounts, goes to `early`."""
     while (message := await line.receive()) is not None:
         said = words.up(message)
         if isinstance(said, (words.Ready, words.Refused)):
