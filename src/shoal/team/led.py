@@ -98,20 +98,23 @@ class LedTeam:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
-        for entered in team.members:
-            if entered.name == LEAD_NAME:
-                continue
-            counted = self._joiner.count(entered.agent_type, again=True)
-            try:
-                member, delivered = await self._taken_up(entered, held[entered.name])
-            except AgentRefused as refusal:
-                self._on.purse.ended(counted)
-                await self._on.record.rosters.leave(self.name, entered.name)
-                self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-                continue
-            self._begin(member, counted, delivered)
-            if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+        async with asyncio.TaskGroup() as starting:
+            for entered in team.members:
+                if entered.name != LEAD_NAME:
+                    starting.create_task(self._take_up(entered, held[entered.name]))
+
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+        counted = self._joiner.count(entered.agent_type, again=True)
+        try:
+            member, delivered = await self._taken_up(entered, held)
+        except AgentRefused as refusal:
+            self._on.purse.ended(counted)
+            await self._on.record.rosters.leave(self.name, entered.name)
+            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
+            return
+        self._begin(member, counted, delivered)
+        if (asked := await self._joiner.asked_to_end(entered)) is not None:
+            self.asked_to_end(member.name, asked)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...]

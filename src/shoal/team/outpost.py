@@ -93,6 +93,7 @@ class Outpost(OutpostTools):
             prompt = "" if member.outfit.prompt is None else member.outfit.prompt.text
             ready = words.Ready(started=member.started, resolved=member.outfit.resolved, prompt=prompt)
             self._link.send(ready)
+            self.changed()
         async with asyncio.TaskGroup() as tasks:
             self._pings = tasks
             life = self._life = tasks.create_task(member.live())
