@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from shoal.app.crewing import Ground
 
 ENTRY = "shoal.app.outpost:main"
-PRELOADED = ("shoal.app.outpost",)
+PRELOADED = (
+    "shoal.app.outpost",
+    *(f"shoal.app.{each}" for each in ("build", "crewing", "teaming", "toolbox")),
+    *(f"shoal.models.{each}" for each in ("chat_api", "http", "limiter", "messages_api", "providers")),
+    *(f"shoal.stores.files.{each}" for each in ("board", "leases", "mailboxes", "rosters")),
+    *(f"shoal.tools.{each}" for each in ("askuser", "bash", "edit", "glob", "grep", "notebook", "read")),
+    *(f"shoal.tools.{each}" for each in ("tasks", "todo", "webfetch", "write")),
+)
+"""What every teammate would import for itself, because a session imports it when it is first used."""
 MARKS = {
     "CLAUDECODE": "1",
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
