@@ -125,6 +125,9 @@ async def fork_server(
     try:
         with theirs, log.opened() as output:
             process = await processes.start(_launch(entry, preload, theirs.fileno(), output))
+    except OSError as error:
+        ours.close()
+        raise ProcessError(f"The fork server of teammates cannot be started: {error}.") from error
     except BaseException:
         ours.close()
         raise
