@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,14 @@ class Berths:
         if why := await self._backend(place).unavailable():
             raise AgentRefused(f"The teammate was not started: {why}")
         return place
+
+    async def prepare(self) -> None:
+        from shoal.app.choosing_backends import chosen
+
+        place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
+        if place != "in-process" and self._on.options.persist:
+            with suppress(ProcessError):  # who is started hears of it
+                await self._backend(place).prepare()
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
         on, place = self._on, await self.place(entered.agent_type)
