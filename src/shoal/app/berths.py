@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,15 +31,7 @@ if TYPE_CHECKING:
     from shoal.app.crewing import Ground
 
 ENTRY = "shoal.app.outpost:main"
-PRELOADED = (
-    "shoal.app.outpost",
-    *(f"shoal.app.{each}" for each in ("build", "crewing", "teaming", "toolbox")),
-    *(f"shoal.models.{each}" for each in ("chat_api", "http", "limiter", "messages_api", "providers")),
-    *(f"shoal.stores.files.{each}" for each in ("board", "leases", "mailboxes", "rosters")),
-    *(f"shoal.tools.{each}" for each in ("askuser", "bash", "edit", "glob", "grep", "notebook", "read")),
-    *(f"shoal.tools.{each}" for each in ("tasks", "todo", "webfetch", "write")),
-)
-"""What every teammate would import for itself, because a session imports it when it is first used."""
+PRELOADED = ("shoal.app.rehearsal",)
 MARKS = {
     "CLAUDECODE": "1",
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
@@ -83,6 +76,14 @@ class Berths:
         if why := await self._backend(place).unavailable():
             raise AgentRefused(f"The teammate was not started: {why}")
         return place
+
+    async def prepare(self) -> None:
+        from shoal.app.choosing_backends import chosen
+
+        place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
+        if place != "in-process" and self._on.options.persist:
+            with suppress(ProcessError):  # who is started hears of it
+                await self._backend(place).prepare()
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
         on, place = self._on, await self.place(entered.agent_type)

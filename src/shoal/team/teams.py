@@ -84,6 +84,7 @@ class SessionTeams:
         team = await self._on.record.rosters.create(
             wished, lead=me, session=site.agent.session, description=description
         )
+        await self._on.elsewhere.prepare()
         self._lead(team).start()
         return team
 
