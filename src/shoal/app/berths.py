@@ -119,9 +119,9 @@ class Berths:
                 "The model was given as an object, which no other process can have. Give it by name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
-        if options.tools:
+        if options.tools or options.hooks:
             raise AgentRefused(
-                "Tools of the program's own cannot be had in other processes. "
+                "Tools and hooks of the program's own cannot be had in other processes. "
                 'Set shoal.teammate_mode to "in-process".'
             )
 

@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.hooking import SessionHooks, Whose, listed
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -71,6 +72,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
+    hooks: SessionHooks
     bounds: Bounds
     purse: Purse
     queue: Queue
@@ -310,9 +312,12 @@ class Outfitting:
 
     def _definition(self, kind: str) -> Definition:
         try:
-            return self._stock.definition(kind)
+            definition = self._stock.definition(kind)
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
+        # Before anything is made for it: its hooks must be such as can be run.
+        self._stock.hooks.own(definition)
+        return definition
 
     def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
         offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
@@ -337,20 +342,28 @@ class Outfitting:
         agent = plan.newcomer.agent
         around = parent.surroundings
         seat = plan.newcomer.seat
-        return Agent(
-            identity=seated(
-                Identity(
-                    session=parent.identity.session,
-                    agent=agent,
-                    name=facts.name or agent,
-                    team=parent.identity.team,
-                    color=facts.color,
-                    parent=AgentId(facts.parent),
-                    kind=facts.agent_type,
-                    depth=facts.depth,
-                ),
-                seat,
+        identity = seated(
+            Identity(
+                session=parent.identity.session,
+                agent=agent,
+                name=facts.name or agent,
+                team=parent.identity.team,
+                color=facts.color,
+                parent=AgentId(facts.parent),
+                kind=facts.agent_type,
+                depth=facts.depth,
             ),
+            seat,
+        )
+        permissions = _permissions(plan)
+        whose = Whose(
+            identity=identity,
+            workspace=plan.quarters.workspace,
+            permissions=permissions,
+            transcript=stock.files.path(agent),
+        )
+        return Agent(
+            identity=identity,
             model=plan.model,
             system=facts.system,
             tools={name: stock.tools[name] for name in plan.toolset.names},
@@ -363,7 +376,8 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=_permissions(plan),
+            permissions=permissions,
+            hooks=stock.hooks.of(whose, stock.hooks.own(plan.definition)),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -418,6 +432,7 @@ class Outfitting:
                 source=str(plan.definition.source),
                 start_tokens=agent.context_tokens,
                 worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
+                hooks=listed(agent.hooks),
                 notes=plan.quarters.notes,
             ),
             prompt=prompt,

@@ -139,7 +139,8 @@ def answer(
 
 def forget(home: Path, project: Path) -> None:
     """Take back whatever was said about a project. Raises `StoreError`."""
-    TrustFile(home).say(project, dict.fromkeys(_NAMES.values()))
+    file = TrustFile(home)
+    file.say(project, dict.fromkeys(file.files(project)))
 
 
 def _said(wide: _Wide, *, trusted: bool) -> Said:
@@ -184,11 +185,14 @@ def _cut(raw: dict[str, Any], way: Sequence[str]) -> dict[str, Any]:
 
 def _digest(wide: _Wide) -> str:
     listed = [[list(keys), value] for keys, value in wide]
-    text = json.dumps(listed, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    # Front matter can hold dates, which are no JSON.
+    text = json.dumps(listed, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _name(document: Document) -> str:
+    if document.path is not None and document.path.suffix == ".md":
+        return str(document.path)  # an agent's
     return _NAMES["local" if document.kind == "local" else "project"]
 
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.agent.loop import run
+from shoal.agent.hooked import note, told
+from shoal.agent.loop import Ended, run
 from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
     IdleNotification,
@@ -18,10 +19,13 @@ from shoal.core.bodies import (
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
+from shoal.core.hooks import IN_A_ROW
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
+from shoal.core.messages import Message, user
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.neutral import neutral
 from shoal.core.record import TaskBoard
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending, ending, last_words
@@ -181,7 +185,7 @@ class Member:
         reason: IdleReason = "available"
         self._in_turn = True
         try:
-            end = ending(await run(self.agent, None), self.agent.conversation.messages)
+            end = ending(await self._period(), self.agent.conversation.messages)
         except asyncio.CancelledError:
             if self.stopping or not self._interrupting:
                 raise
@@ -201,6 +205,23 @@ class Member:
         if end.status == "failed":
             reason = "failed"
         await self.rest(reason, end)
+
+    async def _period(self) -> Ended:
+        """Its work, until it is done and no hook sends it back."""
+        prompt: Message | None = None
+        for _ in range(IN_A_ROW + 1):
+            ended = await run(self.agent, prompt, by="runtime")
+            if ended.reason != "done" or not self.agent.hooks.wants("TeammateIdle"):
+                return ended
+            verdict = await told(self.agent, "TeammateIdle")
+            if self.agent.halted:
+                return Ended(reason="blocked", text=ended.text, detail=self.agent.halted)
+            if verdict.blocked is None:
+                return ended
+            prompt = user(f"[A TeammateIdle hook sends you back to work:]\n{neutral(verdict.blocked)}")
+        again = f"The TeammateIdle hooks sent it back {IN_A_ROW} times in a row; it rests all the same."
+        await note(self.agent, again)
+        return ended
 
     async def rest(self, reason: IdleReason, end: Ending) -> None:
         """Tell the lead, once for each working period; then others see that it is idle."""

@@ -20,6 +20,7 @@ from shoal.core.roster import Member as Entered
 from shoal.core.roster import Team
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
+from shoal.runs.greeting import greeted
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
@@ -218,7 +219,8 @@ class Outpost(OutpostTools):
         if order is None:
             outfit = await on.outfitter.again(newcomer)
         else:
-            outfit = await on.outfitter.fresh(replace(order, name=name, kind=entered.agent_type), newcomer)
+            order = replace(order, name=name, kind=entered.agent_type)
+            outfit = await greeted(await on.outfitter.fresh(order, newcomer))
         outfit = closing(outfit, newcomer.witness)
         member = Member(on, outfit, desk=desk, office=self.office, board=board, stage=self)
         if order is None:
