@@ -52,12 +52,13 @@ class Occasions:
 
     def begin(self, *, resumed: bool) -> None:
         """The session is up. Nobody waits for its hooks before the first turn."""
+        if self._options.begun is None:
+            return
         self._begun = True
         hooks = self._lead.hooks
         if hooks.wants("SessionStart"):
             source = "resume" if resumed else self._options.begun
-            facts = {"source": source, "model": self._lead.model.card.id}
-            self._opening = self._task("SessionStart", facts)
+            self._opening = self._task("SessionStart", {"source": source, "model": self._lead.model.card.id})
         if hooks.wants("Notification"):
             self._session.watch(self._look)
 
@@ -71,6 +72,8 @@ class Occasions:
         await add_context(self._lead, "SessionStart", verdict)
 
     async def end(self) -> None:
+        for task in self._running:
+            task.cancel()
         if self._begun and self._lead.hooks.wants("SessionEnd"):
             await self._lead.hooks.run("SessionEnd", {"reason": self.ending})
 

@@ -42,8 +42,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Tools of the caller's own, beside the built-in ones."""
     hooks: Mapping[str, Sequence[Any]] | None = None
     """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
-    begun: Literal["startup", "clear"] = "startup"
-    """How the session came to be, for hooks; one that is resumed says so itself."""
+    begun: Literal["startup", "clear"] | None = "startup"
+    """How the session came to be, for hooks; None for one that is only looked at, of which none hears."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """For the whole session with all its agents, what it spent before it was resumed included."""

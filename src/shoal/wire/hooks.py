@@ -108,7 +108,8 @@ class _Reader:
         )
 
     def _tell(self, way: Sequence[str], what: str) -> None:
-        self.problems.append(f"{self._place(way)}: {'.'.join(way)}: {what}.")
+        end = "" if what.endswith("?") else "."
+        self.problems.append(f"{self._place(way)}: {'.'.join(way)}: {what}{end}")
 
 
 def read_hooks(raw: Any, place: Place, environ: Mapping[str, str] | None = None) -> ReadHooks:
