@@ -180,11 +180,7 @@ def _command(raw: Mapping[str, Any]) -> Doer:
 
 def _post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Doer:
     url, headers, allowed = raw.get("url"), raw.get("headers") or {}, raw.get("allowedEnvVars") or ()
-    if (
-        not isinstance(url, str)
-        or urlsplit(url).scheme not in ("http", "https")
-        or not urlsplit(url).hostname
-    ):
+    if not isinstance(url, str) or not _is_address(url):
         raise _Wrong("an address is expected, as http://… or https://…", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
         raise _Wrong("an object of texts is expected", "headers")
