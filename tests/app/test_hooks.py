@@ -164,7 +164,7 @@ async def test_compaction_heeds_hooks_and_a_person_s_can_be_blocked(project: Pat
     model = Mind("one", "the summary")
     async with opened(project, model, {"PreCompact": ("manual", script)}) as session:
         await drain(session.run("hello"))
-        with pytest.raises(shoal.errors.ShoalError, match="not now"):
+        with pytest.raises(shoal.errors.HookBlocked, match="not now"):
             await session.compact("quietly")
         await session.compact("briefly")
     assert [(told["trigger"], told["custom_instructions"]) for told in log.lines()] == [
@@ -290,6 +290,9 @@ async def test_functions_of_a_program_are_hooks(project: Path) -> None:
     async def keep(fields: dict[str, Any]) -> None:
         told.append(fields)
 
+    def meddle(fields: dict[str, Any]) -> None:
+        fields["tool_input"].clear()
+
     def refuse(fields: dict[str, Any]) -> dict[str, Any]:
         return {"decision": "block", "reason": f"no {fields['tool_name']} here"}
 
@@ -300,7 +303,7 @@ async def test_functions_of_a_program_are_hooks(project: Path) -> None:
         return Verdict(blocked="look again")
 
     hooks = {
-        "PreToolUse": [keep, ("Write|Edit", refuse)],
+        "PreToolUse": [meddle, keep, ("Write|Edit", refuse)],
         "PostToolUse": [("Glob", object_)],
         "UserPromptSubmit": [add],
     }
@@ -309,7 +312,7 @@ async def test_functions_of_a_program_are_hooks(project: Path) -> None:
         await drain(session.run("look"))
         glob, write = texts(session)
         assert {each.origin for each in ran(session)} == {"shoal.open"}
-    assert [each["tool_name"] for each in told] == ["Glob", "Write"]
+    assert [each["tool_input"] for each in told] == [LOOK.input, {"file_path": "made", "content": "x"}]
     assert "look again" in glob
     assert "no Write here" in write
     assert "the tide is high" in heard(model)

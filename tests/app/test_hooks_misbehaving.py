@@ -258,3 +258,21 @@ async def test_an_address_that_does_not_answer_is_given_up(project: Path) -> Non
         project, {"PreToolUse": {"hooks": [{"type": "http", "url": "http://127.0.0.1:1/x"}]}}
     )
     assert "ConnectError" in told
+
+
+async def test_a_result_that_is_no_json_is_told_all_the_same(project: Path, log: Log) -> None:
+    @shoal.tool(name="Odd", reads_only=True)
+    async def odd() -> shoal.Outcome:
+        """Give back what nobody can write down."""
+        return shoal.Outcome(content="fine", data={"thing": object(), "path": Path("/x"), "half": "\ud83d"})
+
+    model = ScriptedModel([use("Odd", "o1"), "done"])
+    given = settings({"PostToolUse": log.keeping()})
+    async with shoal.open(
+        cwd=project, model=model, settings=given, tools=[odd], skip_permissions=True
+    ) as session:
+        await drain(session.run("go"))
+        assert texts(session) == ["fine"]
+    (told,) = log.lines()
+    assert told["tool_response"]["content"] == "fine"
+    assert told["tool_response"]["path"] == "/x"

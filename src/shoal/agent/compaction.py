@@ -7,7 +7,7 @@ from pathlib import Path
 from shoal.agent.agent import Agent
 from shoal.agent.forking import run_forked_agent
 from shoal.agent.hooked import add_context, note, told
-from shoal.core.errors import ContextTooLong, ShoalError
+from shoal.core.errors import ContextTooLong, HookBlocked
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
 from shoal.core.neutral import neutral
@@ -60,7 +60,7 @@ async def _with_hooks(agent: Agent, trigger: str, wish: str) -> str:
         agent, "PreCompact", trigger="manual" if by_person else "auto", custom_instructions=wish
     )
     if verdict.blocked is not None and by_person:
-        raise ShoalError(f"The conversation is not compacted: a PreCompact hook says no: {verdict.blocked}")
+        raise HookBlocked(f"The conversation is not compacted: a PreCompact hook says no: {verdict.blocked}")
     if verdict.blocked is not None:
         await note(agent, f"A PreCompact hook objects, but there is no room left: {verdict.blocked}")
     return "\n".join(filter(None, (wish, verdict.context)))

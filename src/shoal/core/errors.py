@@ -33,6 +33,7 @@ ShoalError
 ├── UnknownAgent                  a name that no agent has
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 │   └── BudgetSpent               a request that is not sent, because a limit is reached
+├── HookBlocked                   what a person asked for, and a hook does not let be
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
@@ -213,6 +214,10 @@ class BudgetSpent(BudgetError):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.sentence)
         self.refusal = refusal
+
+
+class HookBlocked(ShoalError):
+    pass
 
 
 class MissingExtra(ShoalError):

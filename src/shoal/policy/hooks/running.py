@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from shoal.core.errors import ShoalError
@@ -17,7 +17,7 @@ from shoal.core.hooks import TOLD_ONLY, UNMOVED, Called, Command, Hook, HookEven
 from shoal.core.ids import AgentId
 from shoal.policy.hooks.commands import CommandRan, Shop, run_command
 from shoal.policy.hooks.posting import post
-from shoal.wire.content import dump
+from shoal.wire.content import dump, load
 from shoal.wire.hook_output import BadAnswer, cut, verdict_of, verdict_of_text
 
 BLOCKS = 2
@@ -46,12 +46,12 @@ class HookRunner:
     async def run(
         self, event: HookEvent, hooks: Sequence[Hook], fields: Mapping[str, Any], *, agent: AgentId, cwd: Path
     ) -> Verdict:
-        data = dump(fields)
+        data = _written(fields)
         if len(hooks) == 1:
-            heard = [await self._one(hooks[0], data, fields, cwd)]
+            heard = [await self._one(hooks[0], data, cwd)]
         else:
             async with asyncio.TaskGroup() as together:
-                tasks = [together.create_task(self._one(hook, data, fields, cwd)) for hook in hooks]
+                tasks = [together.create_task(self._one(hook, data, cwd)) for hook in hooks]
             heard = [task.result() for task in tasks]
         for each in heard:
             self._record(event, each, agent)
@@ -63,11 +63,11 @@ class HookRunner:
             return replace(verdict, blocked=None)
         return verdict
 
-    async def _one(self, hook: Hook, data: bytes, fields: Mapping[str, Any], cwd: Path) -> _Heard:
+    async def _one(self, hook: Hook, data: bytes, cwd: Path) -> _Heard:
         clock = self._shop.clock
         since = clock.monotonic()
         try:
-            said = await self._asked(hook, data, fields, cwd)
+            said = await self._asked(hook, data, cwd)
         except TimeoutError:
             said = _Said(trouble=f"it did not end within {hook.seconds:g} s and was ended")
         except (BadAnswer, ShoalError) as error:
@@ -79,7 +79,7 @@ class HookRunner:
             said = replace(said, verdict=Verdict(blocked=cut(blocked)))
         return _Heard(hook=hook, said=said, milliseconds=round((clock.monotonic() - since) * 1000))
 
-    async def _asked(self, hook: Hook, data: bytes, fields: Mapping[str, Any], cwd: Path) -> _Said:
+    async def _asked(self, hook: Hook, data: bytes, cwd: Path) -> _Said:
         match hook.does:
             case Command(command=command):
                 ran = await run_command(command, data, seconds=hook.seconds, cwd=cwd, shop=self._shop)
@@ -89,7 +89,8 @@ class HookRunner:
                 return _Said(verdict=verdict_of_text(hook.event, answer))
             case Called(function=function):
                 async with self._shop.clock.deadline(hook.seconds):
-                    answered = await _called(function, dict(fields))
+                    # A copy: what a function does to it must not change the call.
+                    answered = await _called(function, load(data))
                 return _Said(verdict=_of_answer(hook.event, answered))
 
     def _record(self, event: HookEvent, heard: _Heard, agent: AgentId) -> None:
@@ -109,6 +110,16 @@ class HookRunner:
         if said.trouble:
             told = f"The {event} hook `{name}` ({hook.origin}) failed: {said.trouble[: 4 * PREVIEW]}"
             self._emit(Noted(agent=agent, text=told))
+
+
+def _written(fields: Mapping[str, Any]) -> bytes:
+    """As JSON; a tool of somebody's own may have put anything into its result."""
+    try:
+        return dump(fields)
+    except TypeError:
+        import json
+
+        return json.dumps(to_builtins(fields, str_keys=True, enc_hook=str), default=str).encode()
 
 
 def _of_command(event: HookEvent, ran: CommandRan) -> _Said:
