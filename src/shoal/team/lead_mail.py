@@ -78,6 +78,9 @@ class LeadMail:
                 return True
             case PermissionResponse() | PlanApprovalResponse() | ShutdownRequest():
                 return True
+            case None if mail.fyi:
+                self._on.queue.put(plain(mail).item(mail.id, LEAD))
+                self._company.changed()
             case None:
                 self._reported.add(mail.sender)
                 self._wake(plain(mail).item(mail.id, LEAD))

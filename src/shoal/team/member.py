@@ -108,7 +108,7 @@ class Member:
                 self.request = body
                 self._stage.asked_to_end(self.name, body)
             case _:
-                self.claims = True
+                self.claims = self.claims or not mail.fyi
         self._on.queue.put(shown(mail, body).item(mail.id, self.id))
         self._stage.changed()
         return False

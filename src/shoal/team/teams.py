@@ -133,7 +133,9 @@ class SessionTeams:
 
     # For everybody
 
-    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Posted, ...] | None:
+    async def send(
+        self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
+    ) -> tuple[Posted, ...] | None:
         led, me = self._led, self._name_of(site.agent)
         if led is None:
             return None
@@ -142,15 +144,15 @@ class SessionTeams:
             others = [each for each in (LEAD_NAME, *led.names()) if each != me]
             if not others:
                 raise AgentRefused("Nobody is in the team beside you.")
-            return tuple([await self._post(led, me, each, text, summary) for each in others])
+            return tuple([await self._post(led, me, each, text, summary, fyi=fyi) for each in others])
         if site.agent.is_teammate and to in LEAD_NAMES:
-            return (await self._post(led, me, LEAD_NAME, text, summary),)
+            return (await self._post(led, me, LEAD_NAME, text, summary, fyi=fyi),)
         found = led.find(to)
         if found is None:
             return None
         if found == me:
             raise AgentRefused("That is you.")
-        return (await self._post(led, me, found, text, summary),)
+        return (await self._post(led, me, found, text, summary, fyi=fyi),)
 
     async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
         led = self._here()
@@ -267,8 +269,10 @@ class SessionTeams:
         except BadName:
             return AgentName(agent.agent)
 
-    async def _post(self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
-        receipt = await led.office.post_text(sender, to, text, summary=summary)
+    async def _post(
+        self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
+    ) -> Posted:
+        receipt = await led.office.post_text(sender, to, text, summary=summary, fyi=fyi)
         post = led.post_of(led.agent_of(sender))
         if post is not None and to != LEAD_NAME:
             post.member.told = summary_to(to, summary)
