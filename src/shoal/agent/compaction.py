@@ -10,6 +10,7 @@ from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
 from shoal.core.neutral import neutral
+from shoal.wire.notices import is_reminder
 
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
@@ -101,7 +102,8 @@ def _can_start(message: Message) -> bool:
 def _last_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
-            words = "\n".join(_asked(b.text) for b in message.content if isinstance(b, Text))
+            said = (b.text for b in message.content if isinstance(b, Text))
+            words = "\n".join(_asked(text) for text in said if not is_reminder(text))
             if words:
                 return words[:REQUEST_KEPT]
     return ""

@@ -13,6 +13,7 @@ from shoal.wire.control import (
     Interrupt,
     Relay,
     Send,
+    SetDelegate,
     SetModel,
     SetPermissionMode,
     Stop,
@@ -39,6 +40,9 @@ async def obey(session: Session, command: Command) -> Any:
         case SetPermissionMode(mode=mode):
             session.set_mode(mode)
             return {"mode": mode}
+        case SetDelegate(on=on):
+            session.delegate(on=on)
+            return {"on": on}
         case Stop():
             session.stopping.set()
             await session.interrupt()

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
+from shoal.app import delegating
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.turn import Turn
@@ -241,6 +242,10 @@ class Session:
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
+
+    def delegate(self, *, on: bool) -> None:
+        """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
+        delegating.delegate(self, on=on)
 
     def turns(self) -> tuple[TurnTaken, ...]:
         """The turns one can go back before, oldest first; none where nothing is kept."""

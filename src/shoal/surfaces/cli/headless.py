@@ -81,6 +81,7 @@ class _Run:
         self._job = job
         self._session = session
         self._output = output
+        self._output.meet(session)
         self._signals = signals
         self._feed = Feed(session)
         self._standings = Standings()

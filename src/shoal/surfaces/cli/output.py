@@ -36,6 +36,10 @@ OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 
 class Output(Protocol):
+    def meet(self, session: Session) -> None:
+        """Whose run it is: what happens before the first turn belongs to that one."""
+        ...
+
     async def begin(self, session: Session) -> None:
         """A turn starts."""
         ...
@@ -87,6 +91,8 @@ class TextOutput:
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
         self._text = ""
+
+    def meet(self, session: Session) -> None: ...
 
     async def begin(self, session: Session) -> None: ...
 
@@ -189,8 +195,10 @@ class JsonOutput:
         self._turn: _Turn | None = None
         self._result: stream_json.Result | None = None
 
-    async def begin(self, session: Session) -> None:
-        self._turn = self._turn or _Turn(session)
+    def meet(self, session: Session) -> None:
+        self._turn = _Turn(session)
+
+    async def begin(self, session: Session) -> None: ...
 
     async def hear(self, event: Event) -> None:
         assert self._turn is not None
@@ -231,8 +239,10 @@ class StreamOutput:
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
 
+    def meet(self, session: Session) -> None:
+        self._turn = _Turn(session)
+
     async def begin(self, session: Session) -> None:
-        self._turn = self._turn or _Turn(session)
         await self.state("running")
         await self.send(_init(session))
 
