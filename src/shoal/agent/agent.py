@@ -91,6 +91,8 @@ class Agent(Struct, kw_only=True):
     replies: int = 0
     """How often the model has answered."""
     held: Held | None = None
+    briefing: Callable[[], Awaitable[str]] | None = None
+    """What it must know whatever a summary leaves out; told anew after each compaction."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())

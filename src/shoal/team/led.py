@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from functools import partial
 
 from shoal.core.agents import Completion, Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
+from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentEnded, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
@@ -19,6 +20,7 @@ from shoal.core.tasks import claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
+from shoal.team.briefing import briefing
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, was_cut_off
 from shoal.team.lead_mail import LeadMail
@@ -40,6 +42,7 @@ class LedTeam:
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
         self.name = team.name
+        self._team = team
         self._on = on
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
@@ -133,6 +136,15 @@ class LedTeam:
 
     def members(self) -> tuple[Teammate, ...]:
         return tuple(post.member.teammate() for post in self._posts.values())
+
+    async def briefing(self, name: AgentName) -> str:
+        """What the lead or a member is told where its conversation no longer holds it."""
+        try:
+            team = await self._on.record.rosters.read(self.name)
+            tasks = await self._board.list()
+        except (RecordError, StoreError) as error:
+            return f"How your team {self.name} stands cannot be read now: {error}"
+        return briefing(team or self._team, name, self.members(), tasks)
 
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
@@ -244,6 +256,7 @@ class LedTeam:
     def _member(self, outfit: Outfit) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
+        outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
         return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
 
     def _begin(self, member: Member, counted: Started, outfit: Outfit) -> None:

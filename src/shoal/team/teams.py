@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from functools import partial
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from shoal.core.bodies import (
 from shoal.core.errors import AgentRefused, BadName
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
-from shoal.core.ids import AgentId
+from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, team_name
 from shoal.core.roster import Newcomer, Team
 from shoal.core.teams import Posted, Spawned, Teammate
@@ -28,7 +29,8 @@ from shoal.core.tools import Site
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
-from shoal.team.letters import PERSON
+from shoal.team.letters import PERSON, Letter
+from shoal.wire.notices import reminder
 
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
@@ -100,6 +102,7 @@ class SessionTeams:
         await self._on.record.forget(led.name)
         self._led = None
         lead = self._on.lead()
+        lead.briefing = None
         if self._alone is not None:
             lead.identity = self._alone
             assume(lead.identity)
@@ -128,6 +131,7 @@ class SessionTeams:
                 led = self._lead(team)
                 await led.take_up(team)
                 led.start(delivered)
+                await self._brief(led)
                 return team.name
         return None
 
@@ -253,8 +257,15 @@ class SessionTeams:
         lead = self._on.lead()
         self._alone = lead.identity
         lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
+        lead.briefing = partial(led.briefing, LEAD_NAME)
         assume(lead.identity)
         return led
+
+    async def _brief(self, led: LedTeam) -> None:
+        """With its next turn: what the earlier process told it may not be so any more."""
+        text = reminder(await led.briefing(LEAD_NAME))
+        letter = Letter(rank=0, by="runtime", text=text, wakes=False)
+        self._on.queue.put(letter.item(self._on.ids.short(), LEAD))
 
     def _here(self) -> LedTeam:
         if self._led is None:
