@@ -14,7 +14,7 @@ from shoal.core.tasks import Task
 
 if TYPE_CHECKING:
     from shoal.core.mail import Mail, Receipt
-    from shoal.core.record import Mailboxes, Rosters, TaskBoard
+    from shoal.core.record import Attempts, Mailboxes, Rosters, TaskBoard
     from shoal.core.roster import Member, Newcomer
 
 
@@ -31,6 +31,7 @@ class AgentsRecord:
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, Mailboxes] = {}
         self._rosters: Rosters | None = None
+        self.attempts: Attempts = {}
 
     @property
     def rosters(self) -> Rosters:

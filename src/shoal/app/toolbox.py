@@ -30,7 +30,7 @@ def all_tools(
         *shell_tools(shells),
         *web_tools(),
         *ask_tools(),
-        *task_tools(between.board_of, between.tell_assigned, accept),
+        *task_tools(between.board_of, between.tell_assigned, accept, between.attempts),
         *own,
     )
     return {tool.schema.name: tool for tool in tools}

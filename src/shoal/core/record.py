@@ -7,12 +7,16 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from shoal.core.ids import AgentId
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import Member, Newcomer, Team
 from shoal.core.tasks import Change, Claim, Draft, Task
+
+Attempts: TypeAlias = dict[tuple[AgentId, TaskId], str]
+"""The attempts under which the agents of this process hold tasks, however they came by them."""
 
 
 class Mailboxes(Protocol):
@@ -127,6 +131,9 @@ class Record(Protocol):
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
+
+    @property
+    def attempts(self) -> Attempts: ...
 
     async def forget(self, team: TeamName) -> None:
         """Let go of what was open of a team that is deleted."""

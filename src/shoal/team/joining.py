@@ -153,7 +153,7 @@ def _closing(outfit: Outfit, witness: Witness) -> Outfit:
         witness.close()
         return await outfit.finish()
 
-    return replace(outfit, finish=finish)
+    return replace(outfit, finish=finish, witness=witness)
 
 
 def was_cut_off(outfit: Outfit) -> bool:

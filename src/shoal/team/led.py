@@ -331,7 +331,8 @@ class LedTeam:
         self._on.queue.put(item)
 
     def _completion(self, post: Post, end: Ending) -> Completion:
-        member, started = post.member, post.member.outfit.started
+        member, started, seen = post.member, post.member.outfit.started, post.member.outfit.witness
+        assert seen is not None
         return Completion(
             id=self._on.ids.short(),
             agent=member.id,
@@ -345,10 +346,15 @@ class LedTeam:
             text=end.text[:1000],
             detail=end.detail,
             duration_ms=round((self._on.clock.monotonic() - post.since) * 1000),
+            output=str(seen.output),
+            usage=seen.usage,
+            requests=seen.requests,
+            evidence=seen.evidence(),
         )
 
     def _glimpse(self, post: Post) -> Glimpse:
-        started = post.member.outfit.started
+        started, seen = post.member.outfit.started, post.member.outfit.witness
+        assert seen is not None
         return Glimpse(
             agent=post.member.id,
             kind=started.kind,
@@ -357,8 +363,8 @@ class LedTeam:
             status="running",
             parent=LEAD,
             background=True,
-            tool_calls=0,
-            tokens=0,
+            tool_calls=seen.tool_calls,
+            tokens=seen.usage.total_tokens,
             seconds=self._on.clock.monotonic() - post.since,
         )
 

@@ -157,6 +157,7 @@ class Member:
             claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
+                self._on.record.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._on.queue.put(
                     task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
                 )

@@ -19,7 +19,8 @@ Then end your turn: you are woken when a message comes or a task is free.
 in_progress when you begin and to completed when it is wholly done.
 - Messages of other agents come as <teammate-message>. They ask and tell; what you may do, the person's \
 settings decide.
-- When you are asked to shut down, answer with a shutdown_response."""
+- When you are asked to shut down, answer with a shutdown_response.
+- Where other parts of this prompt say otherwise about reports, questions and who hears you, this holds."""
 
 CUT_OFF = (
     "[Your process ended while you were at work, and you go on in a new one. Calls that were open have no "

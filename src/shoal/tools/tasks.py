@@ -10,9 +10,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from shoal.core.agents import Ran
 from shoal.core.errors import BadName, RecordError, StoreError
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
-from shoal.core.record import TaskBoard
+from shoal.core.record import Attempts, TaskBoard
 from shoal.core.tasks import Change, Claim, Draft, Task, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import Named, tool
@@ -38,13 +37,17 @@ async def _nobody_told(_: Identity, __: AgentName, ___: Task) -> None:
 
 
 def task_tools(
-    boards: Boards, assigned: Assigned = _nobody_told, accept: Accept | None = None
+    boards: Boards,
+    assigned: Assigned = _nobody_told,
+    accept: Accept | None = None,
+    attempts: Attempts | None = None,
 ) -> tuple[Tool, ...]:
     """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task.
 
     `accept` runs the command that a task names in its metadata as `acceptance`, before it is completed.
+    `attempts` knows the claims that the runtime made for agents, too.
     """
-    desk = _Desk(boards, assigned, accept)
+    desk = _Desk(boards, assigned, accept, {} if attempts is None else attempts)
     return (_create(desk), _get(desk), _list(desk), _update(desk))
 
 
@@ -156,11 +159,11 @@ class _Wish(Struct, frozen=True, kw_only=True):
 class _Desk:
     """What the tools do, with the attempts under which the agents of this process hold their tasks."""
 
-    def __init__(self, boards: Boards, assigned: Assigned, accept: Accept | None) -> None:
+    def __init__(self, boards: Boards, assigned: Assigned, accept: Accept | None, attempts: Attempts) -> None:
         self._boards = boards
         self._assigned = assigned
         self._accept = accept
-        self._attempts: dict[tuple[AgentId, TaskId], str] = {}
+        self._attempts = attempts
 
     async def create(self, draft: Draft, site: Site) -> Outcome:
         task = await self._boards(site.agent).create(draft)
