@@ -32,6 +32,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
             mode=lambda: authority_of(crew.lead()).mode,
             approver=lambda: own.plan_approver,
             usual=crew.habits.usual,
+            implicit=lambda: own.implicit_team and "TeamCreate" in crew.lead().tools,
             grace=own.shutdown_grace,
             report_tokens=own.report_tokens,
             stop_agents_of=crew.stop_those_of,

@@ -35,6 +35,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Who approves the plans of teammates."""
     usual: str
     """The agent that is started where none is named."""
+    implicit: Callable[[], bool]
+    """Whether an agent with a name makes a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
     report_tokens: int

@@ -32,6 +32,8 @@ from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON, Letter
 from shoal.wire.notices import reminder
 
+_SHORT = 8
+"""Characters of a session's id in the name of a team that nobody named."""
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
 
@@ -42,6 +44,7 @@ class SessionTeams:
         self._on = on
         self._tasks = asyncio.TaskGroup()
         self._led: LedTeam | None = None
+        self._making = asyncio.Lock()
         self._alone: Identity | None = None
         """Who the lead was before it led a team."""
 
@@ -111,6 +114,8 @@ class SessionTeams:
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
         if site.agent.is_teammate or (order.name is None and order.team is None):
             return None
+        if order.team is None and site.agent.is_lead and site.agent.team is None and self._on.implicit():
+            await self._make_implied(site)
         if order.team is None and (self._led is None or not site.agent.is_lead):
             return None
         led = self._here()
@@ -251,6 +256,13 @@ class SessionTeams:
         """End every teammate so that it can be taken up again; those that were at work."""
         led, self._led = self._led, None
         return () if led is None else await led.close(stays=True)
+
+    async def _make_implied(self, site: Site) -> None:
+        """One team, of however many calls of one message ask for it."""
+        async with self._making:
+            if self._led is None:
+                name = f"session-{site.agent.session[:_SHORT]}"
+                await self.create(name, description=None, kind=None, site=site)
 
     def _lead(self, team: Team) -> LedTeam:
         led = self._led = LedTeam(self._on, team, self._tasks)

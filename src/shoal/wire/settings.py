@@ -112,6 +112,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    implicit_team: bool = False
+    """Whether an agent that the lead starts with a name, where there is no team, makes one and joins it."""
     file_leases: tuple[str, ...] = ()
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
