@@ -68,6 +68,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     plans: Plans
     acceptance: Acceptance
     coordinator: bool = False
+    assistant: bool = False
 
 
 def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
@@ -100,7 +101,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
-            always_background=forks or ground.coordinator,
+            always_background=forks or ground.coordinator or ground.assistant,
             model_by_call=not ground.coordinator,
             forks=forks,
             auto_background=own.auto_background,
@@ -117,7 +118,7 @@ def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[A
     ground.plans.approved = stock.files.approved
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    free = not (forks or ground.coordinator)
+    free = not (forks or ground.coordinator or ground.assistant)
     shown_inputs = Shown(
         background=own.background_agents and free,
         model=not ground.coordinator,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
@@ -15,6 +15,7 @@ from shoal.agent.loop import Ended, run
 from shoal.app import delegating
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
+from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
@@ -38,7 +39,6 @@ from shoal.core.events import (
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
-from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.wire.notices import message_from
@@ -55,17 +55,6 @@ GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
-
-
-class Stopped(Struct, frozen=True, kw_only=True):
-    """Background work that was ended."""
-
-    agents: tuple[Glimpse, ...]
-    commands: tuple[ShellFacts, ...]
-
-    @property
-    def ids(self) -> list[str]:
-        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
 
 
 class Session:
@@ -146,16 +135,17 @@ class Session:
         """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
 
         At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
-        still say something, the end of the agents is not the end of waiting.
+        still say something, the end of the agents is not the end of waiting; for an assistant it never is.
         """
-        crew, queue = self.parts.crew, self.parts.queue
-        if wait_for_people and not self._agents_work:
+        crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
+        if wait_for_people and not stays and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    await self._something(self.agents_idle(), queue.arrival(LEAD))
+                    idle = () if stays and wait_for_people else (self.agents_idle(),)
+                    await self._something(*idle, queue.arrival(LEAD))
                 await self._gather()
         except TimeoutError:
             ended = await self.parts.teams.close()
@@ -471,6 +461,11 @@ class Session:
             # Resuming answers the open calls as well.
             return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
         return ended
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._time_left() <= 0
 
     def _time_left(self) -> float:
         if self._options.deadline is None:

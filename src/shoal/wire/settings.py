@@ -98,6 +98,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Agents that may be started at once without asking a person first; null never asks."""
     coordinator: bool = False
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
+    assistant: bool = False
+    """Whether a session stays open for people and schedules; its agents then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
     agent_cwd: bool = False

@@ -86,13 +86,15 @@ def output_for(wanted: Wanted, stdout: Stdout) -> Output:
 
 
 class TextOutput:
-    """The text of the last turn that said any, and nothing else; what went wrong is for stderr."""
+    """The text of the last turn that said any, of an assistant's of each; what went wrong is for stderr."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
         self._text = ""
+        self._each = False
 
-    def meet(self, session: Session) -> None: ...
+    def meet(self, session: Session) -> None:
+        self._each = session.parts.assistant
 
     async def begin(self, session: Session) -> None: ...
 
@@ -100,6 +102,8 @@ class TextOutput:
 
     async def end(self, finished: Finished) -> None:
         self._text = finished.text or self._text
+        if self._each:
+            await self.close()
 
     async def rest(self) -> None: ...
 
