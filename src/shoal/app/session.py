@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +32,19 @@ from shoal.core.events import (
     Queued,
     SessionEnded,
     SessionStarted,
+    Speaker,
     TurnEnded,
     TurnStarted,
     Withdrawn,
 )
+from shoal.core.groups import leave, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.team.teams import SessionTeams
+from shoal.wire.journal import read_event
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
@@ -108,15 +112,15 @@ class Session:
             await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
-            await self.tell(SessionEnded(agent=self.agent.identity.agent))
+            if self._options.link is None:
+                await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
 
     async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Callers look for what was raised as it is, and a task group would wrap it."""
-        cancelled = isinstance(error, asyncio.CancelledError)
         try:
-            await self._tasks.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
+            await leave(self._tasks, kind, error, trace)
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
                 raise
@@ -145,7 +149,7 @@ class Session:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
                     idle = () if stays and wait_for_people else (self.agents_idle(),)
-                    await self._something(*idle, queue.arrival(LEAD))
+                    await until_one(self._tasks, *idle, queue.arrival(LEAD))
                 await self._gather()
         except TimeoutError:
             ended = await self.parts.teams.close()
@@ -163,28 +167,19 @@ class Session:
         last, known = clock.monotonic() + GATHERED_IN_ALL, 0
         while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
             known = queue.size(LEAD)
-            await self._something(self.agents_idle(), clock.sleep(GATHERED_WITHIN))
-
-    async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
-        """Until one of them is over."""
-        tasks = [self._tasks.create_task(each) for each in awaited]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+            await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
-        self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
-        self.parts.queue.put(item)
+        self._queue_up(text, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        said = message_from(sender, text, summary=summary)
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
-        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
+        self._queue_up(message_from(sender, text, summary=summary), by="agent")
+
+    def _queue_up(self, text: str, *, by: Speaker) -> None:
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by=by)
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=text))
         self.parts.queue.put(item)
 
     def unheard(self) -> tuple[str, ...]:
@@ -245,14 +240,7 @@ class Session:
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
         from shoal.app import undo
 
-        if self.parts.past is None:
-            raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
-        chosen = undo.turn_to_undo(self.turns(), turn)
-        report = self.parts.past.checkpoints.undo(chosen.turn)
-        if conversation:
-            messages = undo.messages_at(self.parts.past.transcript, chosen.after)
-            self.agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
-            self.agent.recount()
+        report = undo.brought_back(self.parts.past, self.agent, turn, conversation=conversation)
         await self.tell(undo.undone(report, conversation=conversation))
         return report
 
@@ -320,6 +308,17 @@ class Session:
         if self._channel is not None:
             self._channel.push(event)
 
+    def overhear(self, line: bytes) -> None:
+        """Show what a teammate in another process has written to the journal."""
+        _, event = read_event(line)
+        if not isinstance(event, Journaled):
+            return
+        if self.parts.control is not None:
+            self.parts.control.publish(event)
+        self._show(event)
+        if self._channel is not None:
+            self._channel.push(event)
+
     def note(self, text: str) -> None:
         """Tell the person something they should know."""
         self.emit(Noted(agent=self.agent.identity.agent, text=text))
@@ -327,6 +326,9 @@ class Session:
     async def _come_up(self) -> None:
         parts = self.parts
         self.turn = parts.turns_before
+        if self._options.link is not None:
+            # The run is its lead's, which has begun it.
+            return
         if parts.interrupted is not None:
             self.agent.conversation.add(parts.interrupted, meta=True)
         parts.desk.withdraw_left_over()
@@ -350,7 +352,8 @@ class Session:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
-            await parts.teams.resume(self.id, parts.left_over.delivered)
+            if isinstance(parts.teams, SessionTeams):
+                await parts.teams.resume(self.id, parts.left_over.delivered)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

@@ -1,4 +1,4 @@
-"""What is told of background work that a person ended."""
+"""Background work that a person ended."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.neutral import neutral
 from shoal.core.roster import Team
@@ -25,6 +26,22 @@ def briefing(team: Team, me: AgentName, members: Sequence[Teammate], tasks: Sequ
     you = f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
     lines = [f"{you}{about}. It stands like this now.", *_roster(me, members), *_board(me, tasks)]
     return neutral("\n".join(lines))
+
+
+def as_entered(team: Team) -> tuple[Teammate, ...]:
+    """The members as the roster has them, for one that sees no more of them."""
+    return tuple(
+        Teammate(
+            agent=AgentId(each.agent_id),
+            name=each.name,
+            kind=each.agent_type,
+            state="running" if each.is_active else "idle",
+            color=each.color,
+            model=each.model,
+        )
+        for each in team.members
+        if each.name != LEAD_NAME
+    )
 
 
 def _roster(me: AgentName, members: Sequence[Teammate]) -> list[str]:
