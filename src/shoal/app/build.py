@@ -140,6 +140,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *options.tools,
         ),
         acceptance.of_task,
+        nested_teams=settings.own.team_depth > 1,
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)

@@ -32,6 +32,8 @@ class AgentsRecord:
         self._mailboxes: dict[str, Mailboxes] = {}
         self._rosters: Rosters | None = None
         self.attempts: Attempts = {}
+        self.leading: Callable[[Identity, str], Identity | None] = lambda _, __: None
+        """Tells as whom an agent leads a team of its own."""
 
     @property
     def rosters(self) -> Rosters:
@@ -65,6 +67,10 @@ class AgentsRecord:
     def board_of(self, agent: Identity) -> TaskBoard:
         """Its team's, or where it has none, the session's own."""
         return self.board(agent.team or agent.session)
+
+    def led_as(self, agent: Identity, team: str) -> Identity | None:
+        """The agent as the lead of that team; None where it does not lead it beside its own."""
+        return self.leading(agent, team)
 
     async def join(self, team: TeamName, newcomer: Newcomer, *, foreign: bool = False) -> Member:
         """Enter a teammate: in the roster, with an inbox, and its prompt in it as the first message."""

@@ -13,6 +13,7 @@ from shoal.core.permissions import Mode
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.outfit import Seat
+from shoal.tools.team import TEAM_TOOLS
 
 _TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Those a teammate has, whatever its definition says."""
@@ -29,7 +30,7 @@ def seated(identity: Identity, seat: Seat | None, mode: str) -> Identity:
 def seated_tools(toolset: Toolset, seat: Seat | None, offered: Iterable[str]) -> Toolset:
     if seat is None:
         return toolset
-    wanted = {*toolset.names, *_TEAM_TOOLS}
+    wanted = {*toolset.names, *_TEAM_TOOLS, *(TEAM_TOOLS if seat.leads else ())}
     return replace(toolset, names=tuple(name for name in offered if name in wanted))
 
 

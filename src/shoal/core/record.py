@@ -97,8 +97,16 @@ class TaskBoard(Protocol):
 
 
 class Rosters(Protocol):
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
-        """A name that is taken gets a number."""
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
+        """A name that is taken gets a number. `leader` is the id of a lead that is a teammate elsewhere."""
         ...
 
     async def read(self, team: TeamName) -> Team | None: ...

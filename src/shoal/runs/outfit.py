@@ -66,6 +66,8 @@ class Seat(Struct, frozen=True, kw_only=True):
     """What its system prompt says about the team."""
     desk: Desk
     """Takes its questions to the lead."""
+    leads: bool = False
+    """Whether it may lead a team of its own."""
     form: Form = "in-process"
 
 

@@ -194,6 +194,7 @@ class Joiner:
                 section=section(team, entered.name),
                 desk=desk,
                 form=self._on.form,
+                leads=self._on.nests,
             ),
         )
 

@@ -12,7 +12,7 @@ from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentEnded, Queued, WorkKept
-from shoal.core.ids import LEAD, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
@@ -245,7 +245,9 @@ class LedTeam:
 
     @property
     def working(self) -> bool:
-        return self._leaving > 0 or any(post.member.is_busy for post in self._posts.values())
+        return self._leaving > 0 or any(
+            post.member.is_busy or self._on.leads_at_work(post.member.id) for post in self._posts.values()
+        )
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -261,6 +263,7 @@ class LedTeam:
         self._version += 1
         news, self._news = self._news, asyncio.Event()
         news.set()
+        self._on.changed()
 
     # What its mail needs to know
 
@@ -394,8 +397,8 @@ class LedTeam:
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """As a turn of its own, not by mail; on the journal, so that it survives this process."""
         text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
+        item = Item(id=self._on.ids.short(), to=self._on.leader, content=(Text(text=text),), by="runtime")
+        self._on.emit(Queued(agent=item.to, item=item.id, by="runtime", text=text))
         self._lead_mail.release()
         self._on.queue.put(item)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
-from shoal.core.ids import LEAD
 from shoal.core.roster import BackendType
 from shoal.core.usage import Usage
 from shoal.runs.endings import Ending
@@ -35,7 +34,7 @@ def completion(on: Footing, post: Post, end: Ending) -> Completion:
         status="completed" if post.approved is not None else end.status,
         kind=started.kind,
         description=started.description,
-        report_to=LEAD,
+        report_to=on.leader,
         call=started.call,
         name=member.name,
         background=True,
@@ -62,7 +61,7 @@ def glimpse(on: Footing, post: Post) -> Glimpse:
         name=post.member.name,
         description=started.description,
         status="running",
-        parent=LEAD,
+        parent=on.leader,
         background=True,
         tool_calls=0 if seen is None else seen.tool_calls,
         tokens=0 if seen is None else seen.usage.total_tokens,
