@@ -116,3 +116,20 @@ async def test_it_is_toggled_in_mid_turn_from_another_process_and_leaves_no_trac
     assert kept == []
     async with opened(tmp_path, model, resume=session.id) as again:
         assert not is_delegating(again)
+
+
+async def test_a_reminder_is_not_taken_for_what_the_person_last_asked(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def lead(request: Request) -> str:
+        seen.append(request.messages[0].text)
+        return "a summary"
+
+    model = troupe(lead=[use("TaskList"), "listed", lead])
+    async with opened(tmp_path, model) as session:
+        session.delegate(on=True)
+        await all_turns(session, "Build the boat.")
+        await session.compact()
+        (summary,) = session.agent.conversation.messages
+    assert "word for word:\nBuild the boat." in summary.text
+    assert REMINDER not in summary.text

@@ -22,7 +22,7 @@ from shoal.core.errors import AgentRefused, BadName
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, team_name
+from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
 from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
 from shoal.core.tools import Site
@@ -334,9 +334,11 @@ class SessionTeams:
         if self.leads(agent):
             return LEAD_NAME
         try:
-            return agent_name(agent.name)
+            name = agent_name(agent.name)
         except BadName:
             return AgentName(agent.agent)
+        # An agent for one job may be called like the person; it does not speak as the person for that.
+        return AgentName(agent.agent) if name in RESERVED else name
 
     async def _post(
         self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
