@@ -39,6 +39,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         implicit=lambda: own.implicit_team and "TeamCreate" in crew.lead().tools,
         grace=own.shutdown_grace,
         report_tokens=own.report_tokens,
+        trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,
         form="in-process" if membership is None else "process",
         elsewhere=Berths(ground, crew.lead),
