@@ -7,7 +7,13 @@ from collections.abc import Container
 
 from shoal.core.agents import Completion, Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
+from shoal.core.bodies import (
+    ShutdownApproved,
+    ShutdownRejected,
+    ShutdownRequest,
+    TeammateTerminated,
+    shutdown_request_id,
+)
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
 from shoal.core.events import AgentEnded, Queued, WorkKept
@@ -140,6 +146,13 @@ class LedTeam:
         self.changed()
 
     # Ending
+
+    async def ask_to_end(self, name: AgentName, reason: str) -> str:
+        """The request's id; the grace begins when the member has the request."""
+        request = shutdown_request_id(self._on.clock.now(), name)
+        body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=self.office.now)
+        await self.office.post_body(LEAD_NAME, name, body)
+        return request
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
         post = self._posts[name]

@@ -15,6 +15,8 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    MemberRested,
+    MemberWoken,
     RequestSettled,
     SessionEnded,
     SessionStarted,
@@ -105,13 +107,6 @@ class Standing:
         match event:
             case AgentMoved():
                 self.background = True
-            case AgentEnded(completion=completion):
-                self.completion, self.at_work, self.doing, self.question = completion, False, "", None
-            case TurnStarted(prompt=prompt):
-                self.at_work, self.since = True, at
-                self.task = one_line(prompt) or self.task
-            case TurnEnded() | SessionEnded():
-                self.at_work, self.doing = False, ""
             case SessionStarted(model=model):
                 self.model = model
             case Asked(question=question):
@@ -127,8 +122,22 @@ class Standing:
                 self.priced = self.priced and cost is not None
                 self.model = model
             case _:
-                pass
+                self._work_or_rest(event, at)
         self.doing = doing_now(event, self._calls, self.doing)
+
+    def _work_or_rest(self, event: Event, at: float) -> None:
+        match event:
+            case AgentEnded(completion=completion):
+                self.completion, self.at_work, self.doing, self.question = completion, False, "", None
+            case TurnStarted(prompt=prompt):
+                self.at_work, self.since = True, at
+                self.task = one_line(prompt) or self.task
+            case MemberWoken():
+                self.at_work = True
+            case TurnEnded() | SessionEnded() | MemberRested():
+                self.at_work, self.doing = False, ""
+            case _:
+                pass
 
 
 class Standings:
