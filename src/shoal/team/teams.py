@@ -13,6 +13,8 @@ from shoal.core.agents import Glimpse, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.bodies import (
     PlanApprovalResponse,
+    ShutdownRequest,
+    shutdown_request_id,
     summary_to,
 )
 from shoal.core.errors import AgentRefused, BadName
@@ -27,6 +29,7 @@ from shoal.runs.roll import LEAD_NAMES
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON
+from shoal.team.member import Member
 
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
@@ -166,7 +169,7 @@ class SessionTeams:
         found = led.find(to)
         if found is None:
             raise led.refuse_stranger(to)
-        return await led.ask_to_end(found, reason)
+        return await self._ask_to_end(led, found, reason)
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
         led = self._here()
@@ -186,7 +189,7 @@ class SessionTeams:
             raise led.refuse_stranger(to)
         if self._on.approver() != "lead":
             raise AgentRefused("A person or a setting approves plans here, not you.")
-        if not led.waits_for(found, request):
+        if not led.waits_for(found, request, led.office.now):
             raise AgentRefused(f"{found} has no open plan {request!r}, or it was answered already.")
         body = PlanApprovalResponse(
             request_id=request,
@@ -221,7 +224,7 @@ class SessionTeams:
         post = None if led is None or found is None else led.post_of(led.agent_of(found))
         if led is None or found is None or post is None:
             return False
-        await led.ask_to_end(found, reason)
+        await self._ask_to_end(led, found, reason)
         try:
             async with self._on.clock.deadline(self._on.grace):
                 await post.gone.wait()
@@ -232,7 +235,7 @@ class SessionTeams:
     def agent(self, agent: AgentId) -> Agent | None:
         """A teammate."""
         post = None if self._led is None else self._led.post_of(agent)
-        return None if post is None else post.member.agent
+        return post.member.agent if post is not None and isinstance(post.member, Member) else None
 
     def entered(self, item: Item) -> None:
         if self._led is not None:
@@ -277,6 +280,13 @@ class SessionTeams:
         assume(lead.identity)
         return led
 
+    async def _ask_to_end(self, led: LedTeam, name: AgentName, reason: str) -> str:
+        request = shutdown_request_id(self._on.clock.now(), name)
+        body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
+        await led.office.post_body(LEAD_NAME, name, body)
+        led.asked_elsewhere(name, body)
+        return request
+
     def _here(self) -> LedTeam:
         if self._led is None:
             raise AgentRefused(_NO_TEAM)
@@ -293,6 +303,6 @@ class SessionTeams:
     async def _post(self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
         receipt = await led.office.post_text(sender, to, text, summary=summary)
         post = led.post_of(led.agent_of(sender))
-        if post is not None and to != LEAD_NAME:
+        if post is not None and isinstance(post.member, Member) and to != LEAD_NAME:
             post.member.told = summary_to(to, summary)
         return Posted(sender=sender, to=to, color=led.color(to), standing=receipt.standing)
