@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.core.agents import Order
+from shoal.core.envelopes import first_words
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, agent_name
 from shoal.core.tasks import Change, Draft, Task
-from shoal.core.templates import Template
+from shoal.core.templates import Role, Template
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.core.teams import Spawned
 
 _DESCRIBED = 120
+_YOURS = (
+    "These tasks on the board are yours. A message tells you when one can begin; until then leave it, and end "
+    "your turn when nothing else is yours to do."
+)
 
 
 class StartedTeam(Struct, frozen=True, kw_only=True):
@@ -34,7 +39,7 @@ async def start_team(session: Session, template: Template, goal: str, *, name: s
     team = await teams.found(name or template.name, description=f"{template.name}: {about}")
     try:
         tasks = await _put_on_board(session, team.name, filled)
-        members = tuple([await teams.enlist(_order(filled, member)) for member in _names(filled)])
+        members = tuple([await teams.enlist(_order(*each, tasks)) for each in filled.members])
         await _hand_out(session, team.name, tasks)
     except BaseException:
         await teams.disband()
@@ -43,15 +48,12 @@ async def start_team(session: Session, template: Template, goal: str, *, name: s
     return StartedTeam(name=team.name, members=members, tasks=tasks, prompt=prompt)
 
 
-def _names(template: Template) -> tuple[str, ...]:
-    return tuple(name for name, _ in template.members)
-
-
-def _order(template: Template, member: str) -> Order:
-    role = next(role for name, role in template.members if name == member)
+def _order(member: str, role: Role, tasks: tuple[Task, ...]) -> Order:
+    own = [task for task in tasks if task.owner == member]
+    board = "\n".join(_task_line(task) for task in own)
     return Order(
-        description=f"{member} of {template.name}",
-        prompt=role.prompt,
+        description=first_words(role.prompt),
+        prompt=f"{role.prompt.rstrip()}\n\n{_YOURS}\n{board}" if own else role.prompt,
         kind=role.kind,
         model=role.model,
         name=member,
