@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _DESCRIBED = 120
 _YOURS = (
-    "These tasks on the board are yours. A message tells you when one can begin; until then leave it, and end "
-    "your turn when nothing else is yours to do."
+    "These tasks on the board are yours. A message tells you when one can begin; until then leave it, and "
+    "end your turn when nothing else is yours to do."
 )
 
 

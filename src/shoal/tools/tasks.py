@@ -213,12 +213,12 @@ class _Desk:
             await self._assigned(site.agent, after.owner, after)
         if wish.status == "completed":
             await self._tell_owners(board, task, me, site)
-        return await self._done(board, wish, after, claimed=claim is not None)
+        return await self._done(board, wish, after, me, claimed=claim is not None)
 
     async def _tell_owners(self, board: TaskBoard, done: TaskId, me: AgentName, site: Site) -> None:
         """Of the tasks that waited for this one and are somebody's: nobody else will take those."""
         for task in begun_by(done, {other.id: other for other in await board.list()}):
-            if task.owner is not None and (task.owner != me or site.agent.is_teammate):
+            if task.owner not in (None, me):
                 await self._assigned(site.agent, task.owner, task)
 
     async def _not_accepted(self, board: TaskBoard, task: TaskId, site: Site) -> str | None:
@@ -247,7 +247,9 @@ class _Desk:
             f"Write to {found.owner} or to the lead."
         )
 
-    async def _done(self, board: TaskBoard, wish: _Wish, task: Task, *, claimed: bool) -> Outcome:
+    async def _done(
+        self, board: TaskBoard, wish: _Wish, task: Task, me: AgentName, *, claimed: bool
+    ) -> Outcome:
         if wish.status == "deleted":
             return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
         tasks = {other.id: other for other in await board.list()}
@@ -255,8 +257,11 @@ class _Desk:
         if wish.status == "completed":
             free = unblocked_by(task.id, tasks)
             said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
-            owned = [f"{other.id} ({other.owner})" for other in begun_by(task.id, tasks)]
-            said += [f"Can begin now: {', '.join(owned)}."] if owned else []
+            owned = begun_by(task.id, tasks)
+            mine = [other.id for other in owned if other.owner == me]
+            others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != me]
+            said += [f"Yours, and free to begin now: {', '.join(mine)}."] if mine else []
+            said += [f"Can begin now: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
         return Outcome(content=text, data={"task": as_data(task)})
 
