@@ -30,6 +30,20 @@ def company(**parts: Sequence[Line]) -> Callable[[dict[str, Any]], Sayable]:
     return think
 
 
+def after(words: str, *lines: Line, otherwise: Sayable = "I wait.") -> Callable[[dict[str, Any]], Sayable]:
+    """The lines in their order once these words have been said to who speaks; until then it waits."""
+    left = list(lines)
+
+    def say(body: dict[str, Any]) -> Sayable:
+        heard = "\n".join(_text(each["content"]) for each in body["messages"] if each["role"] == "user")
+        if words not in heard:
+            return otherwise
+        line = left.pop(0) if len(left) > 1 else left[0]
+        return line(body) if callable(line) else line
+
+    return say
+
+
 def last_words(body: dict[str, Any]) -> str:
     """What was last said to who speaks, tool results included."""
     return _text(body["messages"][-1]["content"])
