@@ -48,7 +48,7 @@ class Standing:
         self.priced = True
         self.question: Question | None = None
         self.completion: Completion | None = None
-        self.at_work = facts is not None
+        self.at_work = _begins_at_work(facts)
         self.gone = False
         """The process ended without a word about this agent."""
         self._calls: dict[str, str] = {}
@@ -99,7 +99,8 @@ class Standing:
         """It is resumed; what it took before still counts."""
         # A person's words are no call, and programs know the agent by the call that first started it.
         self.facts = replace(facts, call=facts.call or self.call)
-        self.background, self.completion, self.at_work, self.gone = facts.background, None, True, False
+        self.background, self.completion, self.gone = facts.background, None, False
+        self.at_work = _begins_at_work(facts)
         self.since = self.heard = at
 
     def hear(self, event: Event, at: float) -> None:
@@ -190,6 +191,11 @@ class Standings:
     def name(self, agent: AgentId) -> str:
         known = self.all.get(agent)
         return str(agent) if known is None else known.who
+
+
+def _begins_at_work(facts: AgentStarted | None) -> bool:
+    """A teammate says itself when it has something to do."""
+    return facts is not None and not facts.team
 
 
 def _below(parent: AgentId | None, by_parent: dict[AgentId | None, list[Standing]]) -> Iterator[Standing]:
