@@ -124,6 +124,7 @@ COMMANDS = {
             "shoal team show roof --json | jq '.members[] | {name, state}'",
             'shoal team start review "the last commit"',
             'shoal team start feature "dark mode" --dry-run',
+            'shoal team start bug-hunt "the nightly job fails" -p --max-budget-usd 5',
             "shoal team templates",
             "shoal team template show review",
             "shoal team template validate .claude/teams/audit.md",
