@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shoal.core.agents import KeptWork, Order, Resolved
-from shoal.core.backends import Berth
+from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, ProcessError
@@ -34,12 +34,20 @@ PATIENCE = 10.0
 class Afar:
     """`withdrawn` and `agreed` are told what comes by the line; `changed` that it stands otherwise."""
 
-    def __init__(self, on: Footing, entered: Entered, berth: Berth, ready: words.Ready) -> None:
+    def __init__(
+        self,
+        on: Footing,
+        entered: Entered,
+        berth: Berth,
+        ready: words.Ready,
+        early: Sequence[words.Up] = (),
+    ) -> None:
         self._on = on
         self._entered = entered
         self._berth = berth
         self._line = berth.line
         self.ready = ready
+        self._early = early
         self.name: AgentName = entered.name
         self.state: MemberState = "created"
         self.claiming = False
@@ -65,25 +73,22 @@ class Afar:
         """Once its process is ready to work. Raises `AgentRefused` where it says or shows that it cannot."""
         if berth.line is None:
             return cls(on, entered, berth, _foreign(entered, order))
+        early: list[words.Up] = []
         try:
             async with on.clock.deadline(STARTING):
-                first = await berth.line.receive()
-            said = None if first is None else words.up(first)
-        except (TimeoutError, ValueError) as error:
-            await berth.stop(grace=GRACE)
-            raise AgentRefused(f"The process of {entered.name} did not say that it is ready.") from error
+                ready = await _ready(berth.line, early)
+                how = "" if ready is not None else await berth.over()
+        except (TimeoutError, ValueError):
+            ready, how = None, "it did not say that it is ready"
         except BaseException:
-            await berth.stop(grace=GRACE)
+            await _give_up(berth)
             raise
-        match said:
-            case words.Ready():
-                return cls(on, entered, berth, said)
-            case words.Refused(why=why):
-                await berth.stop(grace=GRACE)
-                raise AgentRefused(why)
-            case _:
-                how = await berth.over()
-                raise AgentRefused(f"The process of {entered.name} ended before it was ready: {how}.")
+        if isinstance(ready, words.Ready):
+            return cls(on, entered, berth, ready, early)
+        await _give_up(berth)
+        if ready is not None:
+            raise AgentRefused(ready.why)
+        raise AgentRefused(f"The process of {entered.name} could not be started: {how}.")
 
     @property
     def _team(self) -> TeamName:
@@ -141,6 +146,8 @@ class Afar:
             state=self.state,
             color=self._entered.color,
             model=self.ready.resolved.model,
+            pid=self._berth.pid,
+            pane=self.pane,
         )
 
     async def live(self) -> Ending:
@@ -211,6 +218,9 @@ class Afar:
             await self._berth.over()
             return
         async with asyncio.TaskGroup() as tasks:
+            early, self._early = self._early, ()
+            for said in early:
+                self._hear(said, tasks)
             while (message := await self._line.receive()) is not None:
                 self._hear(words.up(message), tasks)
             self._questions.close()
@@ -248,6 +258,22 @@ class Afar:
     def _send(self, message: words.Down) -> None:
         if self._line is not None:
             self._line.send(words.word(message))
+
+
+async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refused | None:
+    """None where its end of the line is closed. What it says before that, its accounts, goes to `early`."""
+    while (message := await line.receive()) is not None:
+        said = words.up(message)
+        if isinstance(said, (words.Ready, words.Refused)):
+            return said
+        early.append(said)
+    return None
+
+
+async def _give_up(berth: Berth) -> None:
+    if berth.line is not None:
+        berth.line.close()
+    await berth.stop(grace=GRACE)
 
 
 def _foreign(entered: Entered, order: Order | None) -> words.Ready:

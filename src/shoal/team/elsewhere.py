@@ -12,6 +12,10 @@ from shoal.core.roster import Member as Entered
 
 
 class Elsewhere(Protocol):
+    async def prepare(self) -> None:
+        """A team is made: start what its first teammate would have to wait for."""
+        ...
+
     async def place(self, kind: str) -> BackendType:
         """Where a teammate of that type is to run, as things are now."""
         ...
@@ -24,9 +28,14 @@ class Elsewhere(Protocol):
         """Without an order it goes on from its transcript. Raises `AgentRefused`."""
         ...
 
+    async def aclose(self) -> None: ...
+
 
 class NowhereElse:
     """All teammates run in the lead's process."""
+
+    async def prepare(self) -> None:
+        return
 
     async def place(self, kind: str) -> BackendType:
         return "in-process"
@@ -36,3 +45,6 @@ class NowhereElse:
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
         raise NotImplementedError
+
+    async def aclose(self) -> None:
+        return

@@ -193,6 +193,7 @@ class Joiner:
                 mode=mode,
                 section=section(team, entered.name),
                 desk=desk,
+                form=self._on.form,
             ),
         )
 

@@ -27,7 +27,7 @@ from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, completion, glimpse, terminated
+from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
@@ -98,20 +98,23 @@ class LedTeam:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
-        for entered in team.members:
-            if entered.name == LEAD_NAME:
-                continue
-            counted = self._joiner.count(entered.agent_type, again=True)
-            try:
-                member, delivered = await self._taken_up(entered, held[entered.name])
-            except AgentRefused as refusal:
-                self._on.purse.ended(counted)
-                await self._on.record.rosters.leave(self.name, entered.name)
-                self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-                continue
-            self._begin(member, counted, delivered)
-            if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+        async with asyncio.TaskGroup() as starting:
+            for entered in team.members:
+                if entered.name != LEAD_NAME:
+                    starting.create_task(self._take_up(entered, held[entered.name]))
+
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+        counted = self._joiner.count(entered.agent_type, again=True)
+        try:
+            member, delivered = await self._taken_up(entered, held)
+        except AgentRefused as refusal:
+            self._on.purse.ended(counted)
+            await self._on.record.rosters.leave(self.name, entered.name)
+            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
+            return
+        self._begin(member, counted, delivered)
+        if (asked := await self._joiner.asked_to_end(entered)) is not None:
+            self.asked_to_end(member.name, asked)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...]
@@ -372,7 +375,8 @@ class LedTeam:
             return
         if post.approved is not None:
             # After it is gone: who reads that it agreed finds it gone.
-            body = approved(post.approved, post.member, self.office.now)
+            pane = post.member.pane
+            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             await self.office.post_body(name, LEAD_NAME, body)
 
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:

@@ -53,6 +53,7 @@ class SessionTeams:
     ) -> None:
         try:
             await self.close()
+            await self._on.elsewhere.aclose()
         finally:
             await leave(self._tasks, kind, error, trace)
 
@@ -87,6 +88,7 @@ class SessionTeams:
         team = await self._on.record.rosters.create(
             wished, lead=me, session=lead.identity.session, description=description
         )
+        await self._on.elsewhere.prepare()
         self._lead(team).start()
         return team
 
