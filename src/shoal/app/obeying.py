@@ -34,9 +34,7 @@ async def obey(session: Session, command: Command) -> Any:
         case StopTask() | StopAgents() | Background() | Agents() | Send():
             return await _with_agents(session, command)
         case ShutDown(name=name, reason=reason):
-            if not await session.parts.teams.shut_down(name, reason or STOPPED_BY_PERSON):
-                raise AgentRefused(f"There is no teammate {name!r} in this session.")
-            return {"stopped": name}
+            return await _shut_down(session, name, reason)
         case Relay(sender=sender, text=text, summary=summary):
             session.relay(sender, text, summary)
             return {"queued": True}
@@ -55,6 +53,16 @@ async def obey(session: Session, command: Command) -> Any:
         case _:
             usd = session.agent.purse.tree.usd
             return {"session": session.id, "busy": session.busy, "turn": session.turn, "usd": usd}
+
+
+async def _shut_down(session: Session, name: str, reason: str) -> Any:
+    from shoal.team.teams import SessionTeams
+
+    teams = session.parts.teams
+    gone = isinstance(teams, SessionTeams) and await teams.shut_down(name, reason or STOPPED_BY_PERSON)
+    if not gone:
+        raise AgentRefused(f"There is no teammate {name!r} in this session.")
+    return {"stopped": name}
 
 
 async def _with_agents(session: Session, command: StopTask | StopAgents | Background | Agents | Send) -> Any:

@@ -8,9 +8,11 @@ from msgspec import Struct
 
 from shoal.core.agents import Order
 from shoal.core.envelopes import first_words
+from shoal.core.errors import AgentRefused
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, agent_name
 from shoal.core.tasks import Change, Draft, Task
 from shoal.core.templates import Role, Template
+from shoal.team.teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
@@ -35,6 +37,8 @@ async def start_team(session: Session, template: Template, goal: str, *, name: s
     """Nothing is left of a team that could not be made whole. Raises a `ShoalError`."""
     filled = template.filled(goal)
     teams = session.parts.teams
+    if not isinstance(teams, SessionTeams):
+        raise AgentRefused("This session is a member of a team itself, and leads none.")
     about = " ".join((goal or template.description).split())[:_DESCRIBED]
     team = await teams.found(name or template.name, description=f"{template.name}: {about}")
     try:

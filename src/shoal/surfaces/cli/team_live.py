@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,11 +170,8 @@ async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
             # One that is gone already, or with its run, is what was wanted.
             if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):
                 raise outcome
-    try:
+    with suppress(ShoalError):  # where nobody answers any more it is ending by itself
         await demand(run, Stop())
-    except ShoalError:
-        if run.is_live:
-            raise
     await _until_gone(run)
     return [*members, LEAD_NAME]
 
