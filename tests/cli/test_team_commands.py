@@ -14,7 +14,12 @@ from typing import Any
 import pytest
 from shoal_process import MODEL, PATIENCE, Program, Ran
 
-from company import after, bash, company, done, last_words, tell
+from company import after, bash, company, done, last_words, said_to, tell
+from shoal.app.record import AgentsRecord
+from shoal.core.clock import SystemClock
+from shoal.core.ids import Ids
+from shoal.core.names import AgentName, TeamName
+from shoal.core.roster import Newcomer
 from shoal.testing import messages_server
 
 TEMPLATE = """\
@@ -197,15 +202,15 @@ async def test_a_team_at_work_is_listed_shown_told_and_ended(shoal: Program, gat
 
 
 @pytest.mark.usefixtures("template")
-@pytest.mark.spec("LIF-05", "USR-12", "BOX-07")
+@pytest.mark.spec("LIF-05", "USR-12")
 async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
     shoal: Program, gate: Gate, home: Path
 ) -> None:
-    heard: dict[str, str] = {}
+    heard: dict[str, list[str]] = {}
 
     def hears(who: str) -> Any:
         def say(body: dict[str, Any]) -> str:
-            heard[who] = "\n".join(str(message["content"]) for message in body["messages"])
+            heard[who] = said_to(body)
             return f"{who} heard it"
 
         return say
@@ -235,7 +240,8 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", *YES)
         assert resumed.code == 0, resumed.err
         assert resumed.result["session_id"] == session
-    assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob"))
+    # As the person's own words: what agents say comes in a frame of the runtime's.
+    assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
     team = await facts(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
     assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
@@ -256,6 +262,37 @@ async def test_what_a_killed_lead_left_at_work_is_removed_only_on_purpose(
     assert "alice" in refused.err
     assert "shoal team rm roof --force" in refused.err
     assert (await shoal("team", "rm", "roof", "--yes", "--force", "--json")).lines[-1] == {"removed": "roof"}
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("USR-01")
+async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: Program, project: Path) -> None:
+    path = project / ".claude" / "teams" / "roof.md"
+    path.write_text(TEMPLATE.replace("tasks:", "budget: {tokens: 10}\ntasks:"))
+    async with messages_server(company(lead=["I wait."], alice=["a"], bob=["b"])) as server:
+        shoal.talks_to(server)
+        ran = await shoal("team", "start", "roof", "the roof", "-p", *YES)
+        assert ran.code == 3, ran.err
+        # One request of each may be on its way when the limit is reached.
+        assert len(server.requests) <= 3
+        wide = await shoal("team", "start", "roof", "x", "-p", "--max-total-tokens", "1000000", *YES)
+    assert wide.code == 0, wide.err
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-05")
+async def test_a_lead_that_died_before_its_first_word_is_said_to_have_nothing_to_go_on_from(
+    shoal: Program, home: Path
+) -> None:
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
+    lead = Newcomer(name=AgentName("x"), agent_type="x", model="m", cwd=str(shoal.project), prompt="")
+    session = "11111111-2222-4333-8444-555555555555"
+    await record.rosters.create(TeamName("roof"), lead=lead, session=session, description=None)
+    await record.aclose()
+    ran = await shoal("team", "resume", "-p", "x")
+    assert (ran.code, "shoal team rm roof --force" in ran.err) == (1, True)
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
     assert leftovers(home) == []
 
 

@@ -49,6 +49,13 @@ def last_words(body: dict[str, Any]) -> str:
     return _text(body["messages"][-1]["content"])
 
 
+def said_to(body: dict[str, Any]) -> list[str]:
+    """Every text that was said to who speaks, each by itself."""
+    said = [each["content"] for each in body["messages"] if each["role"] == "user"]
+    blocks = [[content] if isinstance(content, str) else content for content in said]
+    return [_text(block) for content in blocks for block in content]
+
+
 def bash(command: str) -> ToolUse:
     return call("Bash", command=command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,8 +18,11 @@ from shoal.surfaces.cli.paint import (
     RED,
     YELLOW,
     count,
+    cut,
     dollars,
+    has_colours,
     one_line,
+    painted,
     seconds,
     style_of,
 )
@@ -105,10 +109,10 @@ def show(*, name: str | None, as_json: bool) -> int:
         )
     )
     click.echo()
-    heads = ("NAME", "STATE", "TYPE", "MODEL", "HEARD", "TOKENS", "COST", "UNREAD", "TASK")
-    print_table(heads, [_row(each) for each in view.members])
-    _print_questions(view)
-    _print_what_next(view)
+    for each in view.members:
+        _print_member(each)
+    if view.is_live:
+        click.echo(f"\nBe there: shoal team attach {view.team.name}")
     return exits.OK
 
 
@@ -179,34 +183,45 @@ def _print(views: Sequence[TeamView]) -> None:
             Cell(view.lead, _LEADS[view.lead]),
             Cell(*_number(view.number_of("working", "waiting"), GREEN)),
             Cell(*_number(view.number_of("idle", "cut off"), "")),
-            Cell(*_number(view.open_tasks, "")),
+            Cell(f"{view.open_tasks} open", "" if view.open_tasks else DIM),
             Cell(dollars(view.usd)),
-            Cell(_time(view.team.created_at)),
+            Cell(_time(view.team.created_at, "%m-%d %H:%M")),
             Cell(view.team.description or ""),
         )
         for view in views
     ]
-    heads = ("TEAM", "LEAD", "WORKING", "RESTING", "OPEN TASKS", "COST", "CREATED", "DESCRIPTION")
+    heads = ("TEAM", "LEAD", "WORKING", "IDLE", "TASKS", "COST", "CREATED", "DESCRIPTION")
     print_table(heads, rows)
     died = [view.team.name for view in views if view.lead == "died"]
     if died:
         click.echo(f"\nA lead that died can go on: shoal team resume {died[0]}")
 
 
-def _row(each: MemberView) -> tuple[Cell, ...]:
-    member = each.member
-    heard = "-" if each.last_event is None else f"{seconds(each.last_event)} ago"
-    return (
-        Cell(member.name, style_of(member.color)),
-        Cell(each.state, _STATES[each.state]),
-        Cell(member.agent_type),
-        Cell(member.model),
-        Cell(heard, DIM),
-        Cell(count(each.tokens)),
-        Cell(dollars(each.usd)),
-        Cell(*_number(each.unread, YELLOW)),
-        Cell(" · ".join(filter(None, (each.task, each.doing))) or "-"),
+def _print_member(each: MemberView) -> None:
+    """Who and what on one line, the numbers on another: both fit a narrow terminal."""
+    from shoal.surfaces.cli.asking import wanted
+
+    colours, member = has_colours(sys.stdout), each.member
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    what = one_line(" · ".join(filter(None, (each.task, each.doing))))
+    head = cut(f"{member.name}  {each.state}{'  ' if what else ''}{what}", columns - 4)
+    name, state = painted(member.name, style_of(member.color), colours=colours), head[len(member.name) :]
+    dot = painted("●", _STATES[each.state], colours=colours)
+    click.echo(f"  {dot} {name}{state}")
+    details = (
+        member.agent_type if member.agent_type != member.name else "",
+        member.model,
+        f"{count(each.tokens)} tokens",
+        dollars(each.usd),
+        "" if each.last_event is None else f"heard {seconds(each.last_event)} ago",
+        f"{each.unread} unread" if each.unread else "",
+        member.backend_type if member.backend_type not in (None, "in-process") else "",
     )
+    told = " · ".join(one_line(fact) for fact in details if fact)
+    click.echo(painted(f"      {cut(told, columns - 6)}", DIM, colours=colours))
+    if each.question is not None:
+        asks = f"      ? asks: {one_line(wanted(each.question))}  shoal ask show {each.question.id}"
+        click.echo(painted(cut(asks, columns), YELLOW, colours=colours))
 
 
 def _number(value: int, style: str) -> tuple[str, str]:
@@ -231,19 +246,5 @@ def _board_words(view: TeamView) -> str:
     return f"{done} of {len(view.tasks)} tasks done, {under_way} under way"
 
 
-def _print_questions(view: TeamView) -> None:
-    from shoal.surfaces.cli.asking import wanted
-
-    for each in view.members:
-        if each.question is not None:
-            asked = one_line(wanted(each.question))
-            click.echo(f"\n? {each.member.name} asks: {asked}  shoal ask show {each.question.id}")
-
-
-def _print_what_next(view: TeamView) -> None:
-    if view.is_live:
-        click.echo(f"\nBe there: shoal team attach {view.team.name}")
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M") if ms else "-"
+def _time(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().strftime(form) if ms else "-"

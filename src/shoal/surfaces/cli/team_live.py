@@ -207,8 +207,23 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
             f"The team {team.name} runs already, in session {run.session}. "
             f"Be there: shoal team attach {team.name}"
         )
+    _check_that_it_began(team, run)
     _go_where_it_worked(team)
     return run_with(given, prompt=prompt, headless=prompt is not None, resume=run.session)
+
+
+def _check_that_it_began(team: Team, run: Run) -> None:
+    """A lead that died before its first word left nothing to go on from."""
+    from shoal.core.errors import NoSuchSession
+    from shoal.stores.files.sessions import find_session
+
+    try:
+        find_session(run.home, run.session)
+    except NoSuchSession as error:
+        raise click.ClickException(
+            f"The lead of {team.name} died before it said a word, or its conversation is gone: there is "
+            f"nothing to go on from. Remove the team and start again: shoal team rm {team.name} --force"
+        ) from error
 
 
 def _go_where_it_worked(team: Team) -> None:

@@ -77,12 +77,9 @@ async def team_named(record: AgentsRecord, name: str | None) -> Team:
 async def view_of(record: AgentsRecord, team: Team) -> TeamView:
     from shoal.core.clock import SystemClock
     from shoal.core.names import LEAD_NAME
-    from shoal.surfaces.cli.ps import standings_of
-    from shoal.surfaces.cli.standing import Standings
 
     run = run_of(team)
-    standings = standings_of(run) if run.journal.exists() else Standings()
-    lead = _lead_state(run)
+    standings, lead = _told(run)
     tasks = tuple(await record.board(team.name).list())
     now = SystemClock().now() / 1000
     members = [
@@ -110,16 +107,23 @@ def run_of(team: Team) -> Run:
     return Run(session=SessionId(team.lead_session_id), home=home_directory())
 
 
-def _lead_state(run: Run) -> LeadState:
-    from shoal.core.events import SessionEnded
+def _told(run: Run) -> tuple[Standings, LeadState]:
+    """By the run's journal, read once: it may be long."""
+    from shoal.core.events import Event, SessionEnded
     from shoal.stores.files.journal import read_journal
+    from shoal.surfaces.cli.standing import Standings
 
-    if run.is_live:
-        return "alive"
-    last = None
-    for recorded in read_journal(run.journal) if run.journal.exists() else ():
+    # Asked first: what a run that ends meanwhile writes last is read.
+    live = run.is_live
+    standings, last = Standings(), None
+    for recorded in read_journal(run.journal):
         last = recorded.event
-    return "ended" if isinstance(last, SessionEnded) else "died"
+        if isinstance(last, Event):
+            standings.hear(last, recorded.at / 1000)
+    if live:
+        return standings, "alive"
+    standings.lost()
+    return standings, "ended" if isinstance(last, SessionEnded) else "died"
 
 
 def _standing(member: Member, standings: Standings) -> Standing | None:
