@@ -145,6 +145,8 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
     page = (shoal.project / "roof.md").read_text()
     assert "- [x] #2 Paint it (bob): completed, after #1" in page
     assert "**alice → team-lead**" in page
+    assert "> (Task #2 is yours now: Paint it)" in page
+    assert "task_assignment" not in page
     assert (await shoal("team", "rm", "--yes")).text == "The team roof is removed.\n"
     assert leftovers(home) == []
 

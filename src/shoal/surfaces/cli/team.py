@@ -203,18 +203,19 @@ def _print_member(each: MemberView) -> None:
 
     colours, member = has_colours(sys.stdout), each.member
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    what = one_line(" · ".join(filter(None, (each.task, each.doing))))
+    doing = each.doing if each.question is None else ""
+    what = one_line(" · ".join(filter(None, (each.task, doing))))
     head = cut(f"{member.name}  {each.state}{'  ' if what else ''}{what}", columns - 4)
     name, state = painted(member.name, style_of(member.color), colours=colours), head[len(member.name) :]
     dot = painted("●", _STATES[each.state], colours=colours)
     click.echo(f"  {dot} {name}{state}")
     details = (
-        member.agent_type if member.agent_type != member.name else "",
-        member.model,
+        f"{each.unread} unread" if each.unread else "",
+        "" if each.last_event is None else f"heard {seconds(each.last_event)} ago",
         f"{count(each.tokens)} tokens",
         dollars(each.usd),
-        "" if each.last_event is None else f"heard {seconds(each.last_event)} ago",
-        f"{each.unread} unread" if each.unread else "",
+        member.model,
+        member.agent_type if member.agent_type != member.name else "",
         member.backend_type if member.backend_type not in (None, "in-process") else "",
     )
     told = " · ".join(one_line(fact) for fact in details if fact)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.mail_words import mail_words
 from shoal.surfaces.cli.paint import clean, count, dollars
 from shoal.surfaces.cli.record import debug_option, print_json, with_record
 from shoal.surfaces.cli.team_view import facts, team_named, view_of
@@ -92,7 +93,7 @@ def _pages(view: TeamView, found: Export) -> Iterator[str]:
     for posted in found.mail:
         mail = posted.mail
         yield f"**{clean(mail.sender)} → {posted.to}**, {clean(mail.timestamp)}\n"
-        yield "\n".join(f"> {line}" for line in clean(mail.text).splitlines()) + "\n"
+        yield "\n".join(f"> {line}".rstrip() for line in clean(mail_words(mail)).splitlines()) + "\n"
 
 
 def _tasks(found: Export) -> Iterator[str]:

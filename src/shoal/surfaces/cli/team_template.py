@@ -79,7 +79,7 @@ def templates(*, as_json: bool) -> int:
         for each in found.standing
     ]
     print_table(("TEMPLATE", "MEMBERS", "TASKS", "SOURCE", "DESCRIPTION"), rows)
-    click.echo('\nStart one: shoal team start NAME "the goal"   See one: shoal team template show NAME')
+    click.echo('\nStart one: shoal team start NAME "the goal"\nSee one: shoal team template show NAME')
     return exits.OK
 
 
