@@ -41,9 +41,14 @@ class LeadGone(Exception):
 
 
 class Guardian:
-    def __init__(self, lead: socket.socket, wake: int) -> None:
+    """`start` takes an order and its descriptors and gives a pid; OSError, ValueError say why it cannot."""
+
+    def __init__(self, lead: socket.socket, wake: int, start: Any, descriptors: int) -> None:
         self._lead = lead
         self._wake = wake
+        self._start = start
+        self._expected = descriptors
+        """With each order."""
         self._leaders: dict[int, int] = {}
         """Running processes: pid → id."""
         self._groups: dict[int, int] = {}
@@ -66,7 +71,7 @@ class Guardian:
 
     def _hear(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, DESCRIPTORS)
+            data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, self._expected)
         except OSError as error:
             raise LeadGone from error
         if not data:
@@ -90,9 +95,9 @@ class Guardian:
             raise LeadGone from error
 
     def _spawn(self, order: dict[str, Any]) -> None:
-        fds = [self._descriptors.popleft() for _ in range(DESCRIPTORS)]
+        fds = [self._descriptors.popleft() for _ in range(self._expected)]
         try:
-            pid = spawned(order["argv"], order["cwd"], order["env"], fds)
+            pid = self._start(order, fds)
         except (OSError, ValueError) as error:
             self._tell({"failed": order["spawn"], "error": str(error)})
             return
@@ -168,8 +173,9 @@ class Guardian:
                 return True
 
 
-def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
+def spawned(order: dict[str, Any], fds: list[int]) -> int:
     """Start a program in a session and process group of its own; its pid."""
+    argv, cwd, env = order["argv"], order["cwd"], order["env"]
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -320,6 +326,11 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
+    guard(socket.socket(fileno=fd), spawned, DESCRIPTORS)
+
+
+def guard(lead: socket.socket, start: Any, descriptors: int) -> None:
+    """Serve until the lead is gone, and everything that was started is."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     wake, woken = os.pipe()
@@ -328,7 +339,7 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     become_subreaper()
-    Guardian(socket.socket(fileno=fd), wake).serve()
+    Guardian(lead, wake, start, descriptors).serve()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
+from shoal.backends.guardian import deliver, descendants
 from shoal.backends.link import GuardianLink
+from shoal.backends.orders import utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch
@@ -35,6 +36,10 @@ class GuardedProcess:
         self._answered = asyncio.Event()
         self._exited = asyncio.Event()
         self._gone = asyncio.Event()
+
+    @property
+    def alive(self) -> bool:
+        return self.pid != 0 and not self._exited.is_set()
 
     async def wait(self) -> int:
         """The exit status; negative for a signal. Raises `ProcessError` when the process was lost."""
@@ -89,8 +94,7 @@ class GuardedProcess:
 
     def _kill_here(self) -> None:
         if self.pid and not self._gone.is_set():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            deliver(signal.SIGKILL, groups=[self.pid], pids=descendants(self.pid))
 
     def _close(self, failure: str) -> None:
         self._failure = failure
@@ -173,9 +177,9 @@ class GuardedProcesses:
 def _order(link: GuardianLink, identity: int, launch: Launch) -> None:
     order = {
         "spawn": identity,
-        "argv": [_utf8(word) for word in launch.argv],
-        "cwd": _utf8(str(launch.cwd)),
-        "env": {_utf8(name): _utf8(value) for name, value in launch.env.items()},
+        "argv": [utf8(word) for word in launch.argv],
+        "cwd": utf8(str(launch.cwd)),
+        "env": {utf8(name): utf8(value) for name, value in launch.env.items()},
     }
     stdin = os.open(os.devnull, os.O_RDONLY) if launch.stdin is None else launch.stdin
     try:
@@ -183,8 +187,3 @@ def _order(link: GuardianLink, identity: int, launch: Launch) -> None:
     finally:
         if launch.stdin is None:
             os.close(stdin)
-
-
-def _utf8(text: str) -> str:
-    """The same bytes, spelled for a guardian that speaks UTF-8 whatever our locale is."""
-    return os.fsencode(text).decode("utf-8", "surrogateescape")

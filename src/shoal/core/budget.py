@@ -111,6 +111,10 @@ class Purse:
                 return meter.refusal()
         return self._gate.enter(kind, depth, again=again)
 
+    async def count_in(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
+        """As `start`, also where the purse is another process's."""
+        return self.start(kind, depth, again=again)
+
     def ended(self, started: Started, *, begun: bool = True) -> None:
         """Saying it twice does no harm. One that could not begin does not count as started."""
         self._gate.leave(started, begun=begun)

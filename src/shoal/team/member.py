@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from shoal.agent.loop import run
+from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
     IdleNotification,
     IdleReason,
@@ -16,7 +17,7 @@ from shoal.core.bodies import (
 )
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
-from shoal.core.events import MemberRested, MemberWoken
+from shoal.core.events import AgentStarted, MemberRested, MemberWoken
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
@@ -29,20 +30,9 @@ from shoal.runs.reports import kept
 from shoal.team.footing import Footing
 from shoal.team.letters import shown, task_letter
 from shoal.team.mail_desk import MailDesk
+from shoal.team.mate import Stage
 from shoal.team.office import Office
 from shoal.wire.bodies import body_of
-
-
-class Stage(Protocol):
-    """What a member needs of its team."""
-
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        """In the roster."""
-        ...
-
-    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...
-
-    def changed(self) -> None: ...
 
 
 class Member:
@@ -65,6 +55,7 @@ class Member:
         """Whom it last wrote to beside the lead, and about what."""
         self.stopping = ""
         """Why it is being ended, if it is."""
+        self.stays = False
         self.request: ShutdownRequest | None = None
         """To shut down, not answered yet."""
         self._in_turn = self._interrupting = False
@@ -73,6 +64,14 @@ class Member:
     @property
     def id(self) -> AgentId:
         return self.agent.identity.agent
+
+    @property
+    def started(self) -> AgentStarted:
+        return self.outfit.started
+
+    @property
+    def pane(self) -> str:
+        return "in-process"
 
     @property
     def is_busy(self) -> bool:
@@ -84,6 +83,16 @@ class Member:
     @property
     def may_claim(self) -> bool:
         return self.claims and self.request is None and not self.stopping
+
+    async def at_rest(self) -> bool:
+        # The mailroom knows whether there is mail that was not brought to it.
+        return True
+
+    def waits_for(self, request: str, asked: str) -> bool:
+        return self.desk.waits_for(request)
+
+    async def finish(self) -> KeptWork | None:
+        return await self.outfit.finish()
 
     def teammate(self) -> Teammate:
         identity = self.agent.identity
