@@ -204,7 +204,7 @@ async def test_only_panes_of_ours_are_closed(tmux: TmuxServer, tmp_path: Path) -
         theirs = await others.open(showing("theirs", tmp_path))
         await panes.close(theirs)
         assert await others.alive(theirs)
-        await tmux.gone()
+        await tmux.ended()
         tmux.begin()
         assert tmux("split-window", "-d", "-P", "-F", "#{pane_id}", "cat", "-") == mine
         assert not await panes.alive(mine)

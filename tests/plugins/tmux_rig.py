@@ -84,7 +84,7 @@ class TmuxServer:
     async def shows(self, pane: str, text: str) -> None:
         await self.until(lambda: text in self.screen(pane), repr(text))
 
-    async def gone(self) -> None:
+    async def ended(self) -> None:
         """Ended, until another one can begin in its place."""
         pid = int(self("display-message", "-p", "#{pid}"))
         self("kill-server")
