@@ -21,9 +21,19 @@ OLDEST = (3, 2)
 """Of tmux: from it on a client can be without output and size, and a hook can close a pane aloud."""
 LEADING = 55
 """Percent of its width that a lead's pane keeps."""
-_ROW = "#{pane_id} #{window_id} #{window_zoomed_flag} #{window_width} #{window_height} #{@shoal_owner}"
+_FIELDS = ("pane_id", "window_id", "pane_dead", "window_zoomed_flag", "window_width", "window_height")
+_ROW = " ".join(f"#{{{field}}}" for field in (*_FIELDS, "@shoal_owner"))
 _MADE = "#{pane_id} #{pane_pid} #{window_id}"
-_CHANGES = frozenset({"%layout-change", "%window-close", "%unlinked-window-close", "%sessions-changed"})
+_CHANGES = frozenset(
+    {
+        "%layout-change",
+        "%window-close",
+        "%unlinked-window-close",
+        "%sessions-changed",
+        "%subscription-changed",
+    }
+)
+_DEATHS = ("refresh-client", "-B", "shoal:%*:#{pane_dead}")
 _HOLDING = ("sleep", "60")
 """Holds the place of the first pane in a session of its own until that is opened."""
 _SIZE = ("-x", "200", "-y", "50")
@@ -81,7 +91,7 @@ class TmuxPanes:
         """Those we made for several panes, and their numbers."""
         self._untidy: set[str] = set()
         """Windows to be laid out anew; one that is zoomed waits until it is not."""
-        self._wardrobe = Wardrobe(self._owner)
+        self._wardrobe = Wardrobe()
         self._refreshing = self._refresh_again = False
 
     @property
@@ -176,7 +186,7 @@ class TmuxPanes:
         async with self._connecting:
             if self._control is not None and self._control.alive:
                 return self._control
-            session, window = await (self._beside_lead() if self._lead else self._own_session(anew=anew))
+            session = await (self._beside_lead() if self._lead else self._own_session(anew=anew))
             program = self._program() or "tmux"
             # Nothing the person sees may change: not the size, not their environment, not the window.
             attach = ("attach-session", "-E", "-f", "no-output,ignore-size", "-t", session)
@@ -185,7 +195,6 @@ class TmuxPanes:
                 self._processes,
                 self._env,
                 owner=self._owner,
-                window=window,
                 clock=self._clock,
                 noticed=self._noticed,
             )
@@ -193,18 +202,16 @@ class TmuxPanes:
                 await control.attached()
             except (TmuxLost, TimeoutError) as error:
                 raise ProcessError(f"tmux does not let a client in: {error}") from error
+            control.send(_DEATHS)
             return control
 
-    async def _beside_lead(self) -> tuple[str, str]:
-        told = await self._run(
-            *self._server, "display-message", "-p", "-t", self._lead, "#{session_id} #{window_id}"
-        )
+    async def _beside_lead(self) -> str:
+        told = await self._run(*self._server, "display-message", "-p", "-t", self._lead, "#{session_id}")
         if told.status != 0 or not told.out.strip():
             raise ProcessError(f"tmux does not show the lead's pane {self._lead}: {told.err.strip()}")
-        session, window = told.out.split()
-        return session, window
+        return told.out.strip()
 
-    async def _own_session(self, *, anew: bool) -> tuple[str, str]:
+    async def _own_session(self, *, anew: bool) -> str:
         if anew:
             words = ("new-session", "-d", "-P", "-F", "#{pane_id}", "-s", self._session, *_SIZE)
             told = await self._run(*self._server, *words, "--", *_HOLDING)
@@ -214,7 +221,7 @@ class TmuxPanes:
                 raise ProcessError(f"tmux cannot make the session {self._session}: {told.err.strip()}")
         elif (await self._run(*self._server, "has-session", "-t", f"={self._session}")).status != 0:
             raise ProcessError(f"tmux has no session {self._session} any more.")
-        return f"={self._session}", ""
+        return f"={self._session}"
 
     async def _rows(self, control: TmuxControl) -> list[Row]:
         return read_rows(await control.ask("list-panes", "-a", "-F", _ROW))
@@ -309,8 +316,11 @@ class TmuxPanes:
     def _compare(self, rows: list[Row]) -> None:
         """Hear of panes that are gone, and lay out anew where they were."""
         control = self._control
-        # One whose program ended is still there: its hook keeps how, and closes it then.
         there = {row.pane for row in rows if row.owner == self._owner}
+        if control is not None and any(row.dead for row in rows if row.pane in there):
+            # The hook of one whose program ended keeps how, and closes it. tmux may have missed that end;
+            # any other child's reminds it.
+            control.send(("run-shell", "-b", "true"))
         for pane, shown in self._shown.items():
             if shown.marked and not shown.missing and pane not in there and control is not None:
                 shown.missing = True
@@ -351,7 +361,7 @@ class TmuxPanes:
             # A session of our own ends with its last pane, however that ended.
             shown.close(PaneEnd(all_gone=bool(self._lead) or len(left) > 1))
         self._windows.clear()
-        self._wardrobe = Wardrobe(self._owner)
+        self._wardrobe = Wardrobe()
 
     def _program(self) -> str | None:
         return shutil.which("tmux", path=self._env.get("PATH"))

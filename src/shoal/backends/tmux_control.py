@@ -24,16 +24,14 @@ _GONE = "tmux is gone: its server ended, or let the client go."
 # The client ends at once where its session dies, for nobody writes to it any more; the guardian's TERM, which
 # comes then and only then, has the panes of its owner go along.
 _KEEPER = r"""
-owner=$1; window=$2; shift 2
+owner=$1; shift
 tmux=$1; how=$2; where=$3
 end() {
-  "$tmux" "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '#{pane_id}' |
-    while read -r pane; do "$tmux" "$how" "$where" kill-pane -t "$pane"; done
-  if [ "$("$tmux" "$how" "$where" show-options -w -t "$window" -qv @shoal_dressed)" = "$owner" ]; then
-    for option in pane-border-status pane-border-format main-pane-width @shoal_dressed; do
-      "$tmux" "$how" "$where" set-option -w -t "$window" -u "$option"
-    done
-  fi
+  "$tmux" "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '
+    set-option -q -w -t "#{window_id}" -u pane-border-status
+    set-option -q -w -t "#{window_id}" -u pane-border-format
+    set-option -q -w -t "#{window_id}" -u main-pane-width
+    kill-pane -t "#{pane_id}"' | "$tmux" "$how" "$where" source-file -
   exit 0
 }
 trap '' PIPE
@@ -97,18 +95,14 @@ class TmuxControl:
         env: Mapping[str, str],
         *,
         owner: str,
-        window: str,
         clock: Clock,
         noticed: Callable[[str], None],
     ) -> TmuxControl:
-        """`words` are tmux, which server, and the command that attaches the client to a session.
-
-        `window` is one of the person's whose options are put back where the session dies; or nothing.
-        """
+        """`words` are tmux, which server, and the command that attaches the client to a session."""
         theirs_in, orders = os.pipe()
         news, theirs_out = os.pipe()
         launch = Launch(
-            argv=("sh", "-c", _KEEPER, "sh", owner, window, *words),
+            argv=("sh", "-c", _KEEPER, "sh", owner, *words),
             cwd=Path("/"),
             env=env,
             stdin=theirs_in,

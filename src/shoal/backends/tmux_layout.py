@@ -23,6 +23,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     pane: str
     window: str
+    dead: bool
     zoomed: bool
     width: int
     """Of its window, as the height."""
@@ -36,10 +37,11 @@ def read_rows(lines: Sequence[str]) -> list[Row]:
 
 
 def _row(line: str) -> Row:
-    pane, window, zoomed, width, height, owner = line.split(" ", 5)
+    pane, window, dead, zoomed, width, height, owner = line.split(" ", 6)
     return Row(
         pane=pane,
         window=window,
+        dead=dead == "1",
         zoomed=zoomed == "1",
         width=int(width),
         height=int(height),
@@ -83,8 +85,7 @@ class Wardrobe:
     _DRESS = (("pane-border-status", "top"), ("pane-border-format", _FORMAT))
     _OPTIONS = ("pane-border-status", "pane-border-format", "main-pane-width")
 
-    def __init__(self, owner: str) -> None:
-        self._owner = owner
+    def __init__(self) -> None:
         self._dressed: set[str] = set()
         self._before: dict[str, dict[str, str]] = {}
 
@@ -99,8 +100,7 @@ class Wardrobe:
                 for option in self._OPTIONS
                 if (lines := await control.ask("show-options", "-w", "-t", window, "-q", "-v", option))
             }
-        marks = (("@shoal_dressed", self._owner),)
-        return [("set-option", "-w", "-t", window, *each) for each in (*self._DRESS, *marks)]
+        return [("set-option", "-w", "-t", window, *each) for each in self._DRESS]
 
     def undress(self, still: set[str]) -> list[tuple[str, ...]]:
         """For every window but those that `still` have panes of ours."""
@@ -109,7 +109,7 @@ class Wardrobe:
             self._dressed.discard(window)
             if (before := self._before.pop(window, None)) is None:
                 continue
-            for option in (*self._OPTIONS, "@shoal_dressed"):
+            for option in self._OPTIONS:
                 how = (option, before[option]) if option in before else ("-u", option)
                 found.append(("set-option", "-w", "-q", "-t", window, *how))
         return found
