@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,14 @@ LEAD = "11111111-2222-3333-4444-555555555555"
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     programs = tmp_path / "bin"
     programs.mkdir()
     it2 = programs / "it2"
     it2.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
     it2.chmod(0o755)
     (tmp_path / "rc").write_text("sleep 1\n")
-    return {
+    yield {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
         "IT2_ROOT": str(tmp_path),
@@ -36,6 +38,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "ITERM_SESSION_ID": f"w0t0p0:{LEAD}",
         "TERM": "xterm-256color",
     }
+    for left in tmp_path.glob("*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(left.read_text()), signal.SIGTERM)
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ async def test_several_at_once_start_in_slow_shells_and_only_ours_are_closed(
     await panes.close(opened[0])
     assert await over(panes, opened[0]) == PaneEnd()
     # The person closes one.
-    os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), 15)
+    os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), signal.SIGTERM)
     await over(panes, opened[1])
     tab = await panes.open(pane(tmp_path, "own", "sleep", "600", split=False))
     assert ["tab", "new"] in calls(tmp_path)
