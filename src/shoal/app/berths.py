@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shoal.app.crewing import Ground
 
 ENTRY = "shoal.app.outpost:main"
-PRELOADED = ("shoal.app.outpost",)
+PRELOADED = ("shoal.app.rehearsal",)
 MARKS = {
     "CLAUDECODE": "1",
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",

@@ -27,7 +27,7 @@ from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, completion, glimpse, terminated
+from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
@@ -375,7 +375,8 @@ class LedTeam:
             return
         if post.approved is not None:
             # After it is gone: who reads that it agreed finds it gone.
-            body = approved(post.approved, post.member, self.office.now)
+            pane = post.member.pane
+            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             await self.office.post_body(name, LEAD_NAME, body)
 
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:

@@ -23,6 +23,7 @@ from shoal.runs.endings import Ending
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
+from shoal.team.letters import PERSON
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
@@ -188,7 +189,12 @@ class Outpost(OutpostTools):
         return ()
 
     async def say(self, to: str, text: str) -> Reached | None:
-        return None
+        """A person's words for the member; None where it has another name."""
+        member = self._member
+        if member is None or to not in (member.name, member.id):
+            return None
+        await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
+        return Reached(to=member.id, name=member.name, how="queued")
 
     async def end(self, name: str, why: str) -> bool:
         if self._member is None or name not in (self._is.name, self._member.id):
@@ -267,5 +273,7 @@ class Outpost(OutpostTools):
             left = words.Left(status=end.status, text=end.text, detail=end.detail, work=work)
             self._link.send(left)
         elif self.agreed is not None:
-            body = approved(self.agreed, member, self.office.now)
+            _, entered = await self._place()
+            pane, backend = entered.tmux_pane_id, entered.backend_type or ""
+            body = approved(self.agreed, member.name, pane, backend, self.office.now)
             await self.office.post_body(member.name, LEAD_NAME, body)
