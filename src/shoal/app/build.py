@@ -270,7 +270,9 @@ def _between_agents(
 ) -> AgentsRecord:
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
-    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    between = AgentsRecord(
+        home, clock=options.clock, ids=ids.branch(), report=session.note, keeps_keys=options.persist
+    )
     leave.push_async_callback(between.aclose)
     return between
 

@@ -166,6 +166,13 @@ COMMANDS = {
     ),
 }
 
+UNLISTED = {
+    "view": SubCommand(
+        "shoal.surfaces.cli.view", "Show one agent of a run, and talk to it.", ("shoal view 3f2a alice",)
+    ),
+}
+"""What other parts of Shoal start; a person may, but need not know it."""
+
 EXAMPLES = """\
   shoal                                        talk with an agent in this directory
   shoal "why does the build fail?"             the same, with a first prompt
@@ -257,8 +264,7 @@ def _give_examples(command: click.Command, own: str, examples: Sequence[str]) ->
 def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
-    if arguments and arguments[0] in COMMANDS:
-        sub = COMMANDS[arguments[0]]
+    if arguments and (sub := COMMANDS.get(arguments[0]) or UNLISTED.get(arguments[0])):
         command: click.Command = import_module(sub.module).command
         _give_examples(command, f"shoal {arguments[0]}", sub.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
