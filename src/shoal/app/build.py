@@ -78,6 +78,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -224,6 +225,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),

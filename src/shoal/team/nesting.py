@@ -140,6 +140,12 @@ class NestedTeams(SessionTeams):
             return await super().end(name, why)
         return await holder.end(name, why)
 
+    async def shut_down(self, name: str, reason: str) -> bool:
+        holder = next((each for each in self._all() if each.has(name)), None)
+        if holder is None or holder is self:
+            return await super().shut_down(name, reason)
+        return await holder.shut_down(name, reason)
+
     async def resume(self, session: str, delivered: Container[str]) -> TeamName | None:
         name = await super().resume(session, delivered)
         rosters = self._on.record.rosters
