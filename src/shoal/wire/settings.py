@@ -117,6 +117,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a teammate has to answer a request to shut down before it is ended."""
     teammate_mode: TeammateMode = "auto"
     """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    split_panes: bool = True
+    """Whether panes are split off the lead's window; else each gets a window of its own."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: for each agent type the words that start one."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
@@ -125,6 +127,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
+    """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
