@@ -6,7 +6,7 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from shoal.core.mail import Mail, Receipt
@@ -41,6 +41,10 @@ class Mailboxes(Protocol):
         """
         ...
 
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        """Those whose inbox may hold what they have not seen; who waits for the rest has seen all of it."""
+        ...
+
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         """All mail ever delivered: consumed mail in about the order it was consumed, then the unread."""
         ...
@@ -57,6 +61,10 @@ class TaskBoard(Protocol):
 
     async def list(self) -> Sequence[Task]:
         """By number."""
+        ...
+
+    async def look(self) -> Mapping[TaskId, Task]:
+        """All tasks as they are now, at no cost for each: to be looked at and not kept."""
         ...
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
@@ -106,6 +114,10 @@ class Rosters(Protocol):
         ...
 
     async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member: ...
+
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        """Whether each of these is at work, in one write; who is no member is passed over."""
+        ...
 
     async def leave(self, team: TeamName, name: AgentName) -> bool: ...
 

@@ -110,6 +110,13 @@ def unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     return [task for task in claimable(board) if done in task.blocked_by]
 
 
+def around(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
+    """It, what waits for it, and what that waits for: enough of a large board to tell what its end frees."""
+    waiting = [other for each in task.blocks if (other := board.get(each)) is not None]
+    near = {task.id, *task.blocks, *(blocker for other in waiting for blocker in other.blocked_by)}
+    return {each: board[each] for each in near if each in board}
+
+
 def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
     """Whether `blocked` waiting for `blocker` would make tasks wait for each other."""
     waiting, seen = [blocker], set[TaskId]()

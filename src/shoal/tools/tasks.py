@@ -13,7 +13,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
 from shoal.core.record import TaskBoard
-from shoal.core.tasks import Change, Claim, Draft, Task, open_blockers, unblocked_by
+from shoal.core.tasks import Change, Claim, Draft, Task, around, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import Named, tool
 from shoal.tools.task_texts import as_data, line, refused, whole
@@ -173,8 +173,7 @@ class _Desk:
         task = await board.get(task_id(text))
         if task is None:
             return failed(f"There is no task {text}. TaskList shows the tasks there are.")
-        every = {other.id: other for other in await board.list()}
-        return Outcome(content=whole(task, every), data={"task": as_data(task)})
+        return Outcome(content=whole(task, await board.look()), data={"task": as_data(task)})
 
     async def list(self, site: Site) -> Outcome:
         tasks = await self._boards(site.agent).list()
@@ -196,7 +195,7 @@ class _Desk:
             wish.change(claimed=True, attempt=None)
             claim = await board.claim(task, by=me)
             if not claim.success:
-                return failed(refused(task, claim, {other.id: other for other in await board.list()}))
+                return failed(refused(task, claim, await board.look()))
             self._attempts[key] = claim.attempt or ""
         elif (held := await self._held_by_another(board, task, wish, me, site)) is not None:
             return failed(held)
@@ -242,10 +241,10 @@ class _Desk:
     async def _done(self, board: TaskBoard, wish: _Wish, task: Task, *, claimed: bool) -> Outcome:
         if wish.status == "deleted":
             return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
-        tasks = {other.id: other for other in await board.list()}
+        tasks = await board.look()
         said = ["It is yours now." if claimed else ""]
         if wish.status == "completed":
-            free = unblocked_by(task.id, tasks)
+            free = unblocked_by(task.id, around(task, tasks))
             said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
         text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
         return Outcome(content=text, data={"task": as_data(task)})
