@@ -62,7 +62,8 @@ class Joiner:
         self._office = office
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        match self._on.purse.start(kind, 1, again=again):
+        """A member of the team; among those that run at once it counts while it works."""
+        match self._on.purse.start(kind, 1, again=again, idle=True):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:

@@ -9,7 +9,7 @@ from shoal.core.agents import Completion, Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
+from shoal.core.errors import AgentRefused, NoSuchTeam, ShoalError
 from shoal.core.events import AgentEnded, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
@@ -19,6 +19,7 @@ from shoal.core.tasks import claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
+from shoal.team.activity import Activity
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, was_cut_off
 from shoal.team.lead_mail import LeadMail
@@ -49,7 +50,10 @@ class LedTeam:
         self._room = Mailroom(boxes, on.clock, on.note)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office)
+        self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
+        self._busy: Post | None = None
+        """One that was at work when this was last asked, so that not all of them are asked each time."""
         self._leaving = 0
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
@@ -59,7 +63,7 @@ class LedTeam:
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
         pump = self._room.pump(LEAD_NAME, self._lead_mail.bring, delivered)
-        for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
+        for chore in (pump, self._room.mark_what_is_settled(), self._activity.keep(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
     # Its members
@@ -72,7 +76,7 @@ class LedTeam:
             self._on.purse.ended(counted, begun=False)
             raise
         self._colors[entered.name] = entered.color
-        self._begin(self._member(outfit), counted, outfit)
+        self._begin(self._member(outfit, counted), counted, outfit)
         return Spawned(
             teammate=outfit.agent.identity.agent,
             name=entered.name,
@@ -96,7 +100,7 @@ class LedTeam:
                 await self._on.record.rosters.leave(self.name, entered.name)
                 self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
                 continue
-            member = self._member(outfit)
+            member = self._member(outfit, counted)
             await self._tell_again(member, held[entered.name])
             if was_cut_off(outfit):
                 letter = Letter(rank=0, by="runtime", text=CUT_OFF)
@@ -104,7 +108,7 @@ class LedTeam:
             elif outfit.agent.conversation.messages:
                 member.state = "idle"
                 if entered.is_active:
-                    await self.show_activity(member.name, active=False)
+                    self.show_activity(member.name, active=False)
             self._begin(member, counted, outfit)
             if (asked := await self._joiner.asked_to_end(entered)) is not None:
                 self.asked_to_end(member.name, asked)
@@ -119,11 +123,12 @@ class LedTeam:
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
-        bare = name.removesuffix(f"@{self.name}")
-        return next((each for each in self._posts if each == bare), None)
+        post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
+        return None if post is None else post.member.name
 
     def post_of(self, agent: AgentId) -> Post | None:
-        return next((post for post in self._posts.values() if post.member.id == agent), None)
+        post = self._posts.get(AgentName(agent.removesuffix(f"@{self.name}")))
+        return post if post is not None and post.member.id == agent else None
 
     def color(self, name: AgentName) -> str | None:
         return self._colors.get(name)
@@ -197,13 +202,18 @@ class LedTeam:
         for chore in self._chores:
             chore.cancel()
         await self._room.flush()
+        await self._activity.flush()
         return busy
 
     # Rest
 
     @property
     def working(self) -> bool:
-        return self._leaving > 0 or any(post.member.is_busy for post in self._posts.values())
+        busy = self._busy
+        if busy is None or self._posts.get(busy.member.name) is not busy or not busy.member.is_busy:
+            busy = next((post for post in self._posts.values() if post.member.is_busy), None)
+            self._busy = busy
+        return self._leaving > 0 or busy is not None
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -211,6 +221,7 @@ class LedTeam:
             version, news = self._version, self._news
             if await self._is_quiet():
                 self._lead_mail.release()
+                await self._activity.flush()
                 return
             if version == self._version:
                 await news.wait()
@@ -232,19 +243,16 @@ class LedTeam:
     def settled(self, mail: str) -> None:
         self._room.settled(mail)
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        try:
-            await self._on.record.rosters.change(self.name, name, is_active=active)
-        except RecordError as error:
-            self._on.note(f"The roster of {self.name} does not show that {name} is at work or idle: {error}")
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity.show(name, active=active)
 
     def _desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
 
-    def _member(self, outfit: Outfit) -> Member:
+    def _member(self, outfit: Outfit, counted: Started) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
-        return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
+        return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
     def _begin(self, member: Member, counted: Started, outfit: Outfit) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
@@ -293,7 +301,7 @@ class LedTeam:
     async def _out_of_the_record(self, post: Post) -> None:
         name, rosters = post.member.name, self._on.record.rosters
         if post.stays:
-            await self.show_activity(name, active=False)
+            self.show_activity(name, active=False)
             return
         try:
             await self._board.release_all(name)
@@ -364,9 +372,8 @@ class LedTeam:
             posts = tuple(self._posts.values())
             if self.working:
                 return False
-            for name in (LEAD_NAME, *(post.member.name for post in posts)):
-                if await self._room.holds_more(name):
-                    return False
+            if await self._room.holds_more():
+                return False
             if any(post.member.may_claim for post in posts) and await self._has_claimable():
                 return False
             if version == self._version:

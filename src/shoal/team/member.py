@@ -14,6 +14,7 @@ from shoal.core.bodies import (
     PlanApprovalResponse,
     ShutdownRequest,
 )
+from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import MemberRested, MemberWoken
@@ -36,8 +37,8 @@ from shoal.wire.bodies import body_of
 class Stage(Protocol):
     """What a member needs of its team."""
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        """In the roster."""
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        """In the roster, before long."""
         ...
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...
@@ -47,9 +48,18 @@ class Stage(Protocol):
 
 class Member:
     def __init__(
-        self, on: Footing, outfit: Outfit, *, desk: MailDesk, office: Office, board: TaskBoard, stage: Stage
+        self,
+        on: Footing,
+        outfit: Outfit,
+        counted: Started,
+        *,
+        desk: MailDesk,
+        office: Office,
+        board: TaskBoard,
+        stage: Stage,
     ) -> None:
         self._on = on
+        self._counted = counted
         self._office = office
         self._board = board
         self._stage = stage
@@ -119,7 +129,9 @@ class Member:
         try:
             while True:
                 await self._wake()
+                await self._on.purse.working(self._counted)
                 await self._work()
+                self._on.purse.resting(self._counted)
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -167,7 +179,7 @@ class Member:
     async def _work(self) -> None:
         self.state = "running"
         self._on.emit(MemberWoken(agent=self.id))
-        await self._stage.show_activity(self.name, active=True)
+        self._stage.show_activity(self.name, active=True)
         self.told = ""
         reason: IdleReason = "available"
         self._in_turn = True
@@ -221,7 +233,7 @@ class Member:
                 result=result or None,
             ),
         )
-        await self._stage.show_activity(self.name, active=False)
+        self._stage.show_activity(self.name, active=False)
         self._on.emit(MemberRested(agent=self.id, reason=reason, detail=end.detail))
         self.state = "idle"
         self._stage.changed()
