@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -82,11 +82,17 @@ def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...
 
 def claimable(board: Mapping[TaskId, Task]) -> list[Task]:
     """Pending, without owner, waiting for nothing; lower ids first, as numbers."""
-    return by_number(
-        task
-        for task in board.values()
-        if task.status == "pending" and task.owner is None and not open_blockers(task, board)
-    )
+    return by_number(_claimable(board))
+
+
+def any_claimable(board: Mapping[TaskId, Task]) -> bool:
+    return next(_claimable(board), None) is not None
+
+
+def _claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
+    for task in board.values():
+        if task.status == "pending" and task.owner is None and not open_blockers(task, board):
+            yield task
 
 
 def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName) -> ClaimRefusal | None:

@@ -22,12 +22,22 @@ class Activity:
         self._team = team
         self._clock = clock
         self._report = report
+        self.at_work: set[AgentName] = set()
         self._due: dict[AgentName, bool] = {}
         self._news = asyncio.Event()
 
     def show(self, name: AgentName, *, active: bool) -> None:
         self._due[name] = active
         self._news.set()
+        if active:
+            self.at_work.add(name)
+        else:
+            self.at_work.discard(name)
+
+    def forget(self, name: AgentName) -> None:
+        """It is no member any more."""
+        self._due.pop(name, None)
+        self.at_work.discard(name)
 
     async def keep(self) -> None:
         """Until cancelled."""

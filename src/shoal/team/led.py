@@ -15,7 +15,7 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import Team, agent_id
-from shoal.core.tasks import claimable
+from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
@@ -52,8 +52,6 @@ class LedTeam:
         self._joiner = Joiner(on, team, self.office)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
-        self._busy: Post | None = None
-        """One that was at work when this was last asked, so that not all of them are asked each time."""
         self._leaving = 0
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
@@ -209,11 +207,10 @@ class LedTeam:
 
     @property
     def working(self) -> bool:
-        busy = self._busy
-        if busy is None or self._posts.get(busy.member.name) is not busy or not busy.member.is_busy:
-            busy = next((post for post in self._posts.values() if post.member.is_busy), None)
-            self._busy = busy
-        return self._leaving > 0 or busy is not None
+        # Those at work are asked first: the rest of a large team need not be looked at while there are any.
+        if self._leaving or self._activity.at_work:
+            return True
+        return any(post.member.is_busy for post in self._posts.values())
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -276,6 +273,7 @@ class LedTeam:
             return
         self._leaving += 1
         member.state = "shutdown"
+        self._activity.forget(member.name)
         if post.pump is not None:
             post.pump.cancel()
         work: KeptWork | None = None
@@ -381,7 +379,7 @@ class LedTeam:
 
     async def _has_claimable(self) -> bool:
         try:
-            return bool(claimable({task.id: task for task in await self._board.list()}))
+            return any_claimable(await self._board.look())
         except ShoalError as error:
             # Nobody can take a task from it then either.
             self._on.note(f"The board of {self.name} cannot be read: {error}")

@@ -163,10 +163,16 @@ class Member:
                 await self._claim()
 
     async def _claim(self) -> None:
-        # Before anything is awaited: a team whose last open task is being taken is not quiet.
+        # First: a task that is claimed is one that somebody works on.
+        await self._on.purse.working(self._counted)
+        if self._on.queue.size(self.id):
+            return
+        # Before anything else is awaited: a team whose last open task is being taken is not quiet.
         self.claiming = True
+        claim = None
         try:
-            claim = await self._board.claim_next(by=self.name)
+            if self.may_claim:
+                claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
                 self._on.queue.put(
@@ -174,6 +180,8 @@ class Member:
                 )
         finally:
             self.claiming = False
+            if claim is None or not claim.success:
+                self._on.purse.resting(self._counted)
             self._stage.changed()
 
     async def _work(self) -> None:
