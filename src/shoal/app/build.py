@@ -15,6 +15,7 @@ from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
+from shoal.app.berths import Shore
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked
 from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
@@ -50,6 +51,7 @@ from shoal.runs.queue import Queue
 from shoal.runs.timetable import ClockedTimetable
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.results import FileResults
+from shoal.team.outpost import Outpost
 from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
@@ -72,7 +74,7 @@ class Parts(Struct, kw_only=True):
     desk: FileDesk
     queue: Queue
     crew: AgentCrew
-    teams: SessionTeams
+    teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
     journal: Journal
@@ -154,6 +156,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             plans=plans,
             coordinator=coordinator,
             acceptance=acceptance,
+            shore=Shore(
+                cwd=cwd,
+                model=model,
+                transcript=history.transcript,
+                processes=reach.processes,
+                note=session.note,
+                hear=session.overhear,
+            ),
         ),
         tools,
         reach.shells,
@@ -177,7 +187,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         surroundings=Surroundings(
             workspace=reach.workspace,
             processes=reach.processes,
-            desk=reach.desk,
+            desk=reach.desk if options.link is None else options.link.desk,
             results=FileResults(record.directory / "results"),
             env=settings.tool_environment,
         ),
@@ -306,6 +316,8 @@ def _subagents(history: History) -> Path:
 
 def _purse(options: Options, settings: Settings, model: Model, record: Record, session: Session) -> Purse:
     """Of the whole tree, with the account of its lead."""
+    if (link := options.link) is not None:
+        return link.purse
     purse = open_purse(options, settings.own, session.emit)
     if isinstance(record.journal, FileJournal):
         carry_over(purse, record.journal.path)
@@ -314,7 +326,7 @@ def _purse(options: Options, settings: Settings, model: Model, record: Record, s
 
 
 def _debug(options: Options, settings: Settings, history: History, leave: AsyncExitStack) -> DebugLog | None:
-    if not options.debug:
+    if not options.debug or options.link is not None:
         return None
     from shoal.stores.files.debug import DebugLog
 
@@ -326,7 +338,7 @@ def _debug(options: Options, settings: Settings, history: History, leave: AsyncE
 async def _control(
     options: Options, session: Session, record: Record, leave: AsyncExitStack
 ) -> ControlServer | None:
-    if not options.persist:
+    if not options.persist or options.link is not None:
         return None
     assert isinstance(record.journal, FileJournal)
     return await leave.enter_async_context(

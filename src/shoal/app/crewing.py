@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.agent_files import AgentFiles
+from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.options import Options
@@ -36,6 +37,7 @@ from shoal.runs.crew import AgentCrew
 from shoal.runs.habits import Habits
 from shoal.runs.queue import Queue
 from shoal.stores.files.places import write_whole
+from shoal.team.outpost import Outpost
 from shoal.team.teams import SessionTeams
 from shoal.tools.agent_list import listing
 from shoal.tools.agents import Shown, agent_tools
@@ -66,10 +68,13 @@ class Ground(Struct, frozen=True, kw_only=True):
     housing: Housing
     plans: Plans
     acceptance: Acceptance
+    shore: Shore
     coordinator: bool = False
 
 
-def make_crew(ground: Ground, tools: dict[str, Tool], shells: Shells) -> tuple[AgentCrew, SessionTeams]:
+def make_crew(
+    ground: Ground, tools: dict[str, Tool], shells: Shells
+) -> tuple[AgentCrew, SessionTeams | Outpost]:
     """`tools` is what agents choose from; the tools of the crew and of the team are added to it."""
     options, own = ground.options, ground.settings.own
     # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.

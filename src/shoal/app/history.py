@@ -35,6 +35,14 @@ class History(Struct, frozen=True, kw_only=True):
 
 def open_history(options: Options, home: Path, cwd: str, ids: Ids) -> History:
     """Hold the session, so that nobody else writes to it, and read back what was said."""
+    if (lead := options.membership) is not None and lead.link is not None:
+        # The lead holds it; this process speaks for one of its teammates alone.
+        return History(
+            session=SessionId(lead.session),
+            transcript=Path(lead.transcript),
+            directory=Path(lead.run),
+            lock=None,
+        )
     earlier = _earlier(options, home, cwd)
     if earlier is None:
         return _new(options, home, cwd, ids)

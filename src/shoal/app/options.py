@@ -12,6 +12,8 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.decisions import Mode
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
+from shoal.team.lead_link import LeadLink
+from shoal.team.outpost import Membership
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -63,4 +65,11 @@ class Options(Struct, frozen=True, kw_only=True):
     """False keeps nothing on disk: no transcript, no journal, no resuming."""
     debug: bool = False
     seed: int | None = None
+    membership: Membership | None = None
+    """Which member of which team this process is; None for a session of its own."""
     clock: Clock = SystemClock()
+
+    @property
+    def link(self) -> LeadLink | None:
+        """To the lead whose run this process is part of."""
+        return None if self.membership is None else self.membership.link

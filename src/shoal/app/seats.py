@@ -21,7 +21,7 @@ def seated(identity: Identity, seat: Seat | None) -> Identity:
     if seat is None:
         return identity
     return replace(
-        identity, team=seat.team, teammate="in-process", plan_required=seat.mode == "plan", name=seat.name
+        identity, team=seat.team, teammate=seat.form, plan_required=seat.mode == "plan", name=seat.name
     )
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
+from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
@@ -37,9 +38,10 @@ from shoal.core.events import (
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
-from shoal.core.shells import ShellFacts
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
+from shoal.team.teams import SessionTeams
+from shoal.wire.journal import read_event
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
@@ -54,17 +56,6 @@ GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
-
-
-class Stopped(Struct, frozen=True, kw_only=True):
-    """Background work that was ended."""
-
-    agents: tuple[Glimpse, ...]
-    commands: tuple[ShellFacts, ...]
-
-    @property
-    def ids(self) -> list[str]:
-        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]
 
 
 class Session:
@@ -118,7 +109,8 @@ class Session:
             await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
-            await self.tell(SessionEnded(agent=self.agent.identity.agent))
+            if self._options.link is None:
+                await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
 
@@ -325,6 +317,17 @@ class Session:
         if self._channel is not None:
             self._channel.push(event)
 
+    def overhear(self, line: bytes) -> None:
+        """Show what a teammate in another process has written to the journal."""
+        _, event = read_event(line)
+        if not isinstance(event, Journaled):
+            return
+        if self.parts.control is not None:
+            self.parts.control.publish(event)
+        self._show(event)
+        if self._channel is not None:
+            self._channel.push(event)
+
     def note(self, text: str) -> None:
         """Tell the person something they should know."""
         self.emit(Noted(agent=self.agent.identity.agent, text=text))
@@ -332,6 +335,9 @@ class Session:
     async def _come_up(self) -> None:
         parts = self.parts
         self.turn = parts.turns_before
+        if self._options.link is not None:
+            # The run is its lead's, which has begun it.
+            return
         if parts.interrupted is not None:
             self.agent.conversation.add(parts.interrupted, meta=True)
         parts.desk.withdraw_left_over()
@@ -355,7 +361,8 @@ class Session:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
-            await parts.teams.resume(self.id, parts.left_over.delivered)
+            if isinstance(parts.teams, SessionTeams):
+                await parts.teams.resume(self.id, parts.left_over.delivered)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

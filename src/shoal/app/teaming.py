@@ -4,38 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shoal.app.berths import Berths
 from shoal.app.orders import authority_of
 from shoal.core.events import Noted
 from shoal.core.ids import LEAD
 from shoal.runs.crew import AgentCrew
 from shoal.runs.outfit import Outfitter
 from shoal.team.footing import Footing
+from shoal.team.outpost import Outpost
 from shoal.team.teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.crewing import Ground
 
 
-def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> SessionTeams:
-    own = ground.settings.own
-    teams = SessionTeams(
-        Footing(
-            record=ground.between,
-            outfitter=outfitter,
-            queue=ground.queue,
-            purse=ground.purse,
-            clock=ground.options.clock,
-            ids=ground.ids.branch(),
-            emit=ground.emit,
-            note=lambda text: ground.emit(Noted(agent=LEAD, text=text)),
-            lead=crew.lead,
-            mode=lambda: authority_of(crew.lead()).mode,
-            approver=lambda: own.plan_approver,
-            usual=crew.habits.usual,
-            grace=own.shutdown_grace,
-            report_tokens=own.report_tokens,
-            stop_agents_of=crew.stop_those_of,
-        )
+def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> SessionTeams | Outpost:
+    """What the session leads, or, where it is a teammate's process, the team it belongs to."""
+    own, membership = ground.settings.own, ground.options.membership
+    footing = Footing(
+        record=ground.between,
+        outfitter=outfitter,
+        queue=ground.queue,
+        purse=ground.purse,
+        clock=ground.options.clock,
+        ids=ground.ids.branch(),
+        emit=ground.emit,
+        note=lambda text: ground.emit(Noted(agent=LEAD, text=text)),
+        lead=crew.lead,
+        mode=lambda: authority_of(crew.lead()).mode,
+        approver=lambda: own.plan_approver,
+        usual=crew.habits.usual,
+        grace=own.shutdown_grace,
+        report_tokens=own.report_tokens,
+        stop_agents_of=crew.stop_those_of,
+        form="in-process" if membership is None else "process",
+        elsewhere=Berths(ground, crew.lead),
+        hear=ground.shore.hear,
+        revivals=own.teammate_restarts,
     )
+    teams: SessionTeams | Outpost
+    if membership is None:
+        teams = SessionTeams(footing)
+    else:
+        teams = Outpost(footing, membership, lambda: crew.working)
     crew.teammate = teams.agent
     return teams

@@ -122,6 +122,10 @@ class Purse:
         """It waits for something to do, and does not count as running meanwhile."""
         self._gate.rest(started)
 
+    async def count_in(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
+        """As `start`, also where the purse is another process's."""
+        return self.start(kind, depth, again=again)
+
     def ended(self, started: Started, *, begun: bool = True) -> None:
         """Saying it twice does no harm. One that could not begin does not count as started."""
         self._gate.leave(started, begun=begun)

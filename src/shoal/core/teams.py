@@ -49,6 +49,10 @@ class Teammate(Struct, frozen=True, kw_only=True):
     state: MemberState
     color: str | None
     model: str
+    pid: int | None = None
+    """Of a process of its own."""
+    pane: str = "in-process"
+    """As the roster names it."""
 
 
 class Teams(Protocol):

@@ -24,6 +24,10 @@ class SessionAnswers:
         self.rules: dict[str, tuple[Rule, ...]] = {"allow": (), "ask": (), "deny": ()}
         self.directories: tuple[Path, ...] = ()
         self.version = 0
+        self.updates: tuple[Suggestion, ...] = ()
+        """All that was answered, in order."""
+        self.heard: Callable[[Suggestion], None] = lambda _: None
+        """Told of each answer as it comes, so that agents in other processes have it too."""
 
     def add(self, update: Suggestion) -> None:
         """Raises `SettingsError` for a rule that cannot be."""
@@ -36,3 +40,5 @@ class SessionAnswers:
             case SetMode():
                 return  # the mode is an agent's own
         self.version += 1
+        self.updates = (*self.updates, update)
+        self.heard(update)

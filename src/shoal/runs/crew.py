@@ -100,7 +100,7 @@ class AgentCrew:
         agent = self._ids.agent()
         forks = order.kind is None and self.habits.forks
         order = replace(order, kind=FORK if forks else order.kind or self.habits.usual)
-        counted = self._counted_in(order.kind or "", parent.identity.depth + 1)
+        counted = await self._counted_in(order.kind or "", parent.identity.depth + 1)
         name = self._roll.take_name(order.name) if order.name else ""
         unheeded = "" if self.habits.model_by_call else order.model or ""
         order = replace(order, name=name or None, model=None if unheeded else order.model)
@@ -225,8 +225,8 @@ class AgentCrew:
         wished = order.background or outfit.started.background or self.habits.always_background
         return wished and self.habits.background
 
-    def _counted_in(self, kind: str, depth: int, *, again: bool = False) -> Started:
-        match self._purse.start(kind, depth, again=again):
+    async def _counted_in(self, kind: str, depth: int, *, again: bool = False) -> Started:
+        match await self._purse.count_in(kind, depth, again=again):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The agent was not started: {sentence}.")
             case counted:
@@ -396,7 +396,7 @@ class AgentCrew:
         outfit = replace(outfit, started=replace(outfit.started, background=True))
         counted = None
         try:
-            counted = self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
+            counted = await self._counted_in(outfit.started.kind, outfit.started.depth, again=True)
             ready(outfit)
             return self._begin(outfit, newcomer, counted)
         except BaseException:

@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.arrivals import Item
 from shoal.core.events import AgentStarted
+from shoal.core.identity import Form
 from shoal.core.ids import AgentId
 from shoal.core.messages import Message
 from shoal.core.permissions import Mode
@@ -63,6 +64,7 @@ class Seat(Struct, frozen=True, kw_only=True):
     """What its system prompt says about the team."""
     desk: Desk
     """Takes its questions to the lead."""
+    form: Form = "in-process"
 
 
 class Newcomer(Struct, frozen=True, kw_only=True):

@@ -11,11 +11,13 @@ from shoal.core.budget import Purse
 from shoal.core.clock import Clock
 from shoal.core.decisions import Mode
 from shoal.core.events import Journaled
+from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
 from shoal.core.ports import Desk
 from shoal.core.record import Record
 from shoal.runs.outfit import Outfitter
 from shoal.runs.queue import Queue
+from shoal.team.elsewhere import Elsewhere, NowhereElse
 from shoal.tools.plan import Approver
 
 
@@ -40,6 +42,14 @@ class Footing(Struct, frozen=True, kw_only=True):
     report_tokens: int
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
+
+    form: Form = "in-process"
+    """How the members run that are made here."""
+    elsewhere: Elsewhere = NowhereElse()
+    hear: Callable[[bytes], None] = lambda _: None
+    """Told the lines that teammates in other processes have written to the journal."""
+    revivals: int = 0
+    """How often a teammate whose process died is started again with its history."""
 
     @property
     def desk(self) -> Desk:

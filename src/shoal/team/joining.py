@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.core.agents import KeptWork, Order
+from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Refusal, Started
 from shoal.core.clock import iso
@@ -15,11 +15,12 @@ from shoal.core.errors import AgentRefused, BadName
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, agent_name
 from shoal.core.permissions import Mode
+from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Newcomer as Joining
-from shoal.core.roster import Team, agent_id
 from shoal.runs.outfit import Newcomer, Outfit, Seat
 from shoal.runs.witness import Witness
+from shoal.team.afar import Afar
 from shoal.team.footing import Footing
 from shoal.team.mail_desk import MailDesk
 from shoal.team.office import Office
@@ -46,6 +47,10 @@ def mode_of(wish: str | None) -> Mode | None:
     return _MODES[wish]
 
 
+def first_mode(entered: Entered) -> Mode | None:
+    return "plan" if entered.plan_mode_required else None
+
+
 def wished_name(text: str) -> AgentName:
     try:
         return agent_name(text)
@@ -62,8 +67,9 @@ class Joiner:
         self._office = office
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        """A member of the team; among those that run at once it counts while it works."""
-        match self._on.purse.start(kind, 1, again=again, idle=True):
+        """A member; it counts among those that run at once while it works, another program always."""
+        idle = not self._on.elsewhere.foreign(kind)
+        match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:
@@ -71,48 +77,94 @@ class Joiner:
 
     async def join(self, order: Order, desk_of: DeskOf, call: str) -> tuple[Outfit, Entered]:
         """Raises `AgentRefused`; then nothing of it is left in the team."""
-        rosters, team = self._on.record.rosters, self._team.name
-        mode = mode_of(order.mode)
-        lead = self._on.lead()
-        joining = Joining(
-            name=wished_name(order.name or ""),
-            agent_type=order.kind or self._on.usual,
-            model=lead.model.card.id,
-            cwd=str(lead.surroundings.workspace.cwd),
-            prompt=order.prompt,
-            plan_mode_required=mode == "plan",
-        )
-        entered = await rosters.join(team, joining)
+        entered = await self._entered(order, "in-process")
         outfit: Outfit | None = None
         try:
-            order = replace(order, name=entered.name, kind=joining.agent_type)
-            newcomer = await self._newcomer(entered, mode, desk_of(entered.name), call)
-            outfit = _closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
-            found = outfit.resolved
-            entered = await rosters.change(
-                team, entered.name, agent_type=found.kind, model=found.model, cwd=found.cwd
-            )
-            await self._on.record.mailboxes(team).open(entered.name)
+            order = replace(order, name=entered.name, kind=entered.agent_type)
+            mode = mode_of(order.mode)
+            newcomer = await self.newcomer(entered, mode, desk_of(entered.name), call)
+            outfit = closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
+            entered = await self._resolved(entered, outfit.resolved)
             prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
             await self._office.post_text(LEAD_NAME, entered.name, prompt, kind="prompt")
         except BaseException:
-            await rosters.leave(team, entered.name)
+            await self._on.record.rosters.leave(self._team.name, entered.name)
             if outfit is not None:
                 await outfit.finish()
             raise
         return outfit, entered
 
+    async def join_elsewhere(self, order: Order, place: BackendType, call: str) -> tuple[Afar, Entered]:
+        """Raises `AgentRefused`; then nothing of it is left in the team or running."""
+        entered = await self._entered(order, place)
+        member: Afar | None = None
+        try:
+            order = replace(order, name=entered.name, kind=entered.agent_type)
+            member = await self._started(entered, order, call)
+            entered = await self._resolved(entered, member.ready.resolved, member.pane)
+            await self._office.post_text(LEAD_NAME, entered.name, member.ready.prompt, kind="prompt")
+        except BaseException:
+            await self._on.record.rosters.leave(self._team.name, entered.name)
+            if member is not None:
+                await member.abandon()
+            raise
+        return member, entered
+
     async def again(self, entered: Entered, desk_of: DeskOf) -> Outfit:
         """As it was when its process ended: from its transcript."""
-        mode: Mode | None = "plan" if entered.plan_mode_required else None
-        newcomer = await self._newcomer(entered, mode, desk_of(entered.name), "")
-        outfit = _closing(await self._on.outfitter.again(newcomer), newcomer.witness)
+        newcomer = await self.newcomer(entered, first_mode(entered), desk_of(entered.name), "")
+        outfit = closing(await self._on.outfitter.again(newcomer), newcomer.witness)
+        await self._prompted(entered)
+        return outfit
+
+    async def again_elsewhere(self, entered: Entered, place: BackendType) -> Afar:
+        await self._on.record.mailboxes(self._team.name).open(entered.name)
+        member = await self._started(entered, None, "")
+        rosters = self._on.record.rosters
+        await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=member.pane)
+        await self._prompted(entered)
+        return member
+
+    async def _entered(self, order: Order, place: BackendType) -> Entered:
+        """In the roster, with an inbox."""
+        mode = mode_of(order.mode)
+        lead = self._on.lead()
+        joining = Joining(
+            name=wished_name(order.name or ""),
+            agent_type=order.kind or self._on.usual,
+            model=order.model or lead.model.card.id,
+            cwd=order.cwd or str(lead.surroundings.workspace.cwd),
+            prompt=order.prompt,
+            plan_mode_required=mode == "plan",
+            backend_type=place,
+            tmux_pane_id=place,
+        )
+        entered = await self._on.record.rosters.join(self._team.name, joining)
+        foreign = self._on.elsewhere.foreign(entered.agent_type)
+        await self._on.record.mailboxes(self._team.name).open(entered.name, foreign=foreign)
+        return entered
+
+    async def _started(self, entered: Entered, order: Order | None, call: str) -> Afar:
+        mode = first_mode(entered) if order is None else mode_of(order.mode)
+        berth = await self._on.elsewhere.start(entered, order, mode=mode, call=call)
+        return await Afar.arrived(self._on, entered, order, berth)
+
+    async def _resolved(self, entered: Entered, found: Resolved, pane: str = "in-process") -> Entered:
+        return await self._on.record.rosters.change(
+            self._team.name,
+            entered.name,
+            agent_type=found.kind,
+            model=found.model,
+            cwd=found.cwd,
+            tmux_pane_id=pane,
+        )
+
+    async def _prompted(self, entered: Entered) -> None:
         boxes = self._on.record.mailboxes(self._team.name)
         await boxes.open(entered.name)
         if not await boxes.history(entered.name):
             # Its process ended before the prompt was posted.
             await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
-        return outfit
 
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
@@ -128,7 +180,7 @@ class Joiner:
                 return None if body.request_id in answered else body
         return None
 
-    async def _newcomer(self, entered: Entered, mode: Mode | None, desk: MailDesk, call: str) -> Newcomer:
+    async def newcomer(self, entered: Entered, mode: Mode | None, desk: MailDesk, call: str) -> Newcomer:
         agent = AgentId(agent_id(entered.name, self._team.name))
         team = await self._on.record.rosters.read(self._team.name) or self._team
         return Newcomer(
@@ -143,11 +195,12 @@ class Joiner:
                 mode=mode,
                 section=section(team, entered.name),
                 desk=desk,
+                form=self._on.form,
             ),
         )
 
 
-def _closing(outfit: Outfit, witness: Witness) -> Outfit:
+def closing(outfit: Outfit, witness: Witness) -> Outfit:
     """So that its end closes its output file too."""
 
     async def finish() -> KeptWork | None:
@@ -155,9 +208,3 @@ def _closing(outfit: Outfit, witness: Witness) -> Outfit:
         return await outfit.finish()
 
     return replace(outfit, finish=finish)
-
-
-def was_cut_off(outfit: Outfit) -> bool:
-    """Whether its process ended while it was at work: the last word is not its own, or is a call."""
-    said = outfit.agent.conversation.messages
-    return bool(said) and (said[-1].role == "user" or bool(said[-1].tool_uses))

@@ -12,6 +12,7 @@ from shoal.core.bodies import (
     PermissionResponse,
     PlanApprovalRequest,
     PlanApprovalResponse,
+    ShutdownRejected,
     ShutdownRequest,
 )
 from shoal.core.decisions import Mode
@@ -31,11 +32,17 @@ from shoal.wire.bodies import body_of
 class Company(Protocol):
     """What the lead's mail needs to know of the team."""
 
-    def waits_for(self, name: AgentName, request: str) -> bool:
-        """Whether the member still waits for the answer."""
+    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
+        """Whether the member still waits for the answer to what it asked then."""
         ...
 
     def agent_of(self, name: AgentName) -> AgentId: ...
+
+    def refused_to_end(self, name: AgentName, request: str) -> None: ...
+
+    def is_idle(self, name: AgentName) -> None:
+        """By its notice, which is all that a foreign program says of how it stands."""
+        ...
 
     def settled(self, mail: str) -> None: ...
 
@@ -66,9 +73,11 @@ class LeadMail:
         match body:
             case IdleNotification():
                 self._idle(mail, body)
-            case PermissionRequest() if self._company.waits_for(mail.sender, body.request_id):
+            case PermissionRequest() if self._is_waited_for(mail, body):
                 self._ask(mail, body)
-            case PlanApprovalRequest() if self._company.waits_for(mail.sender, body.request_id):
+            case PlanApprovalRequest() if self._company.waits_for(
+                mail.sender, body.request_id, mail.timestamp
+            ):
                 if self._on.approver() == "lead":
                     self._wake(shown(mail, body).item(mail.id, LEAD))
                 else:
@@ -78,12 +87,18 @@ class LeadMail:
                 return True
             case PermissionResponse() | PlanApprovalResponse() | ShutdownRequest():
                 return True
+            case ShutdownRejected(request_id=request):
+                self._company.refused_to_end(mail.sender, request)
+                self._wake(shown(mail, body).item(mail.id, LEAD))
             case None:
                 self._reported.add(mail.sender)
                 self._wake(plain(mail).item(mail.id, LEAD))
             case _:
                 self._wake(shown(mail, body).item(mail.id, LEAD))
         return False
+
+    def _is_waited_for(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> bool:
+        return self._company.waits_for(mail.sender, body.request_id, mail.timestamp)
 
     def release(self) -> bool:
         """Give the lead what was held; whether there was anything."""
@@ -101,6 +116,7 @@ class LeadMail:
     def _idle(self, mail: Mail, body: IdleNotification) -> None:
         item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, LEAD)
         self._reported.discard(mail.sender)
+        self._company.is_idle(mail.sender)
         if body.idle_reason == "failed":
             self._wake(item)
         else:

@@ -5,32 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container
 
-from shoal.core.agents import Completion, Glimpse, KeptWork, Order
+from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest, TeammateTerminated
+from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, ShoalError
 from shoal.core.events import AgentEnded, Queued, WorkKept
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
-from shoal.core.roster import Team, agent_id
+from shoal.core.roster import BackendType, Team, agent_id
+from shoal.core.roster import Member as Entered
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
+from shoal.team.afar import Afar
 from shoal.team.footing import Footing
-from shoal.team.joining import Joiner, was_cut_off
+from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
-from shoal.team.letters import Letter, task_letter
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
-from shoal.team.member import Member, told_of
+from shoal.team.member import Member
+from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
-from shoal.team.prompts import CUT_OFF, nobody_called
-from shoal.wire.notices import kept_work
+from shoal.team.prompts import nobody_called
+from shoal.team.taking_up import go_on
 
 KILL = 5.0
 """Seconds in which one that is ended must be gone."""
@@ -67,57 +69,67 @@ class LedTeam:
     # Its members
 
     async def spawn(self, order: Order, call: str) -> Spawned:
-        counted = self._joiner.count(order.kind or self._on.usual)
+        kind = order.kind or self._on.usual
+        counted = self._joiner.count(kind)
         try:
-            outfit, entered = await self._joiner.join(order, self._desk, call)
+            place = await self._on.elsewhere.place(kind)
+            member, entered, delivered = await self._joined(order, place, call, counted)
         except BaseException:
             self._on.purse.ended(counted, begun=False)
             raise
         self._colors[entered.name] = entered.color
-        self._begin(self._member(outfit, counted), counted, outfit)
+        self._begin(member, counted, delivered)
         return Spawned(
-            teammate=outfit.agent.identity.agent,
+            teammate=member.id,
             name=entered.name,
             team=self.name,
             color=entered.color,
-            resolved=outfit.resolved,
+            resolved=member.ready.resolved if isinstance(member, Afar) else member.outfit.resolved,
         )
+
+    async def _joined(
+        self, order: Order, place: BackendType, call: str, counted: Started
+    ) -> tuple[Member | Afar, Entered, Container[str]]:
+        if place == "in-process":
+            outfit, entered = await self._joiner.join(order, self._desk, call)
+            return self._member(outfit, counted), entered, outfit.delivered
+        member, entered = await self._joiner.join_elsewhere(order, place, call)
+        return self._heard(member, counted), entered, ()
 
     async def take_up(self, team: Team) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
-        for entered in team.members:
-            if entered.name == LEAD_NAME or entered.backend_type not in (None, "in-process"):
-                continue
-            counted = self._joiner.count(entered.agent_type, again=True)
-            try:
-                outfit = await self._joiner.again(entered, self._desk)
-            except AgentRefused as refusal:
-                self._on.purse.ended(counted)
-                await self._on.record.rosters.leave(self.name, entered.name)
-                self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-                continue
-            member = self._member(outfit, counted)
-            await self._tell_again(member, held[entered.name])
-            if was_cut_off(outfit):
-                letter = Letter(rank=0, by="runtime", text=CUT_OFF)
-                self._on.queue.put(letter.item(f"again-{self._on.ids.short()}", member.id))
-            elif outfit.agent.conversation.messages:
-                member.state = "idle"
-                if entered.is_active:
-                    self.show_activity(member.name, active=False)
-            self._begin(member, counted, outfit)
-            if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+        async with asyncio.TaskGroup() as starting:
+            for entered in team.members:
+                if entered.name != LEAD_NAME:
+                    starting.create_task(self._take_up(entered, held[entered.name]))
 
-    async def _tell_again(self, member: Member, held: tuple[TaskId, ...]) -> None:
-        """Of the tasks that it took by itself just before its process ended, and has not heard of."""
-        heard = member.outfit.delivered
-        for ident in held:
-            task = await self._board.get(ident)
-            if task is not None and not any(each.startswith(told_of(ident, "")) for each in heard):
-                self._on.queue.put(task_letter(task).item(told_of(ident, self._on.ids.short()), member.id))
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+        counted = self._joiner.count(entered.agent_type, again=True)
+        try:
+            member, delivered = await self._taken_up(entered, held, counted)
+        except AgentRefused as refusal:
+            self._on.purse.ended(counted)
+            await self._on.record.rosters.leave(self.name, entered.name)
+            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
+            return
+        self._begin(member, counted, delivered)
+        if (asked := await self._joiner.asked_to_end(entered)) is not None:
+            self.asked_to_end(member.name, asked)
+
+    async def _taken_up(
+        self, entered: Entered, held: tuple[TaskId, ...], counted: Started
+    ) -> tuple[Member | Afar, Container[str]]:
+        place = await self._on.elsewhere.place(entered.agent_type)
+        if place != "in-process":
+            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        outfit = await self._joiner.again(entered, self._desk)
+        member = self._member(outfit, counted)
+        await go_on(self._on, member, self._board, held)
+        if member.state == "idle" and entered.is_active:
+            self.show_activity(member.name, active=False)
+        return member, outfit.delivered
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
@@ -150,6 +162,11 @@ class LedTeam:
         post.member.request = request
         post.grace = self._tasks.create_task(self._enforce(post))
 
+    def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
+        """One in another process takes its mail there: its time runs from now on."""
+        if isinstance(self._posts[name].member, Afar):
+            self.asked_to_end(name, request)
+
     async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
         asked = post.member.request
         if asked is None or request not in ("", asked.request_id):
@@ -175,13 +192,26 @@ class LedTeam:
             ),
         )
 
+    def agreed_to_end(self, name: AgentName, request: str) -> None:
+        """One in another process says so, and ends by itself."""
+        post = self._posts.get(name)
+        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
+            post.end_grace()
+            post.approved = asked
+
+    def refused_to_end(self, name: AgentName, request: str) -> None:
+        post = self._posts.get(name)
+        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
+            post.end_grace()
+            post.rejected = True
+
     async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
         """Gone when this returns, whatever it was doing."""
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
         if post.life is not None:
             post.member.stopping = post.member.stopping or why
-            post.silent, post.stays = post.silent or silent, post.stays or stays
+            post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
             post.life.cancel()
         try:
             async with self._on.clock.deadline(KILL):
@@ -193,7 +223,7 @@ class LedTeam:
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
         posts = tuple(self._posts.values())
-        busy = tuple(self._glimpse(post) for post in posts if post.member.state == "running")
+        busy = tuple(glimpse(self._on, post) for post in posts if post.member.state == "running")
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
@@ -230,9 +260,14 @@ class LedTeam:
 
     # What its mail needs to know
 
-    def waits_for(self, name: AgentName, request: str) -> bool:
+    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
         post = self._posts.get(name)
-        return post is None or post.member.desk.waits_for(request)
+        return post is None or post.member.waits_for(request, asked)
+
+    def is_idle(self, name: AgentName) -> None:
+        post = self._posts.get(name)
+        if post is not None and isinstance(post.member, Afar) and post.member.is_foreign:
+            post.member.heard(idle=True)
 
     def agent_of(self, name: AgentName) -> AgentId:
         return AgentId(agent_id(name, self.name))
@@ -251,17 +286,56 @@ class LedTeam:
         assert isinstance(desk, MailDesk)
         return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
-    def _begin(self, member: Member, counted: Started, outfit: Outfit) -> None:
+    def _heard(self, member: Afar, counted: Started) -> Afar:
+        """One whose line is heard by this team."""
+        name = member.name
+        member.counted_as(counted)
+        member.changed = self.changed
+        member.withdrawn = self._lead_mail.withdraw
+        member.agreed = lambda request: self.agreed_to_end(name, request)
+        return member
+
+    def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
-        self._on.emit(outfit.started)
-        post.pump = self._tasks.create_task(self._room.pump(member.name, member.bring, outfit.delivered))
+        self._on.emit(member.started)
+        if isinstance(member, Member):
+            pump = self._room.pump(member.name, member.bring, delivered)
+            post.pump = self._tasks.create_task(pump)
         post.life = self._tasks.create_task(self._live(post))
         self.changed()
 
     async def _live(self, post: Post) -> None:
         end = await post.member.live()
+        while await self._revived(post):
+            end = await post.member.live()
         post.life = None
         await self._leave(post, end)
+
+    async def _revived(self, post: Post) -> bool:
+        """Whether one whose process died goes on in another one, with its history."""
+        dead = post.member
+        if not isinstance(dead, Afar) or not dead.died or dead.is_foreign or dead.stopping:
+            return False
+        if post.revivals >= self._on.revivals:
+            return False
+        post.revivals += 1
+        # Before others look: what it had claimed stays its own.
+        await self._board.reclaim(dead.name)
+        team = await self._on.record.rosters.read(self.name)
+        entered = None if team is None else team.member(dead.name)
+        if entered is None:
+            return False
+        try:
+            place = await self._on.elsewhere.place(entered.agent_type)
+            alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
+        except ShoalError as error:
+            self._on.note(f"{dead.name} could not be started again: {error}")
+            return False
+        alive.request, post.member = dead.request, alive
+        self._on.emit(alive.started)
+        self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
+        self.changed()
+        return True
 
     async def _enforce(self, post: Post) -> None:
         await self._on.clock.sleep(self._on.grace)
@@ -280,12 +354,12 @@ class LedTeam:
         try:
             await self._on.stop_agents_of(member.id, "the teammate that started it ended")
             await self._out_of_the_record(post)
-            work = await member.outfit.finish()
+            work = await member.finish()
         except ShoalError as error:
             self._on.note(f"Not everything of {member.name} could be put away: {error}")
         finally:
             self._on.purse.ended(post.counted)
-            self._on.emit(AgentEnded(agent=member.id, completion=self._completion(post, end)))
+            self._on.emit(AgentEnded(agent=member.id, completion=completion(self._on, post, end)))
             if work is not None:
                 self._on.emit(WorkKept(agent=member.id, work=work))
             if not post.silent:
@@ -298,7 +372,7 @@ class LedTeam:
 
     async def _out_of_the_record(self, post: Post) -> None:
         name, rosters = post.member.name, self._on.record.rosters
-        if post.stays:
+        if post.member.stays:
             self.show_activity(name, active=False)
             return
         try:
@@ -308,52 +382,17 @@ class LedTeam:
             return
         if post.approved is not None:
             # After it is gone: who reads that it agreed finds it gone.
-            await self.office.post_body(name, LEAD_NAME, approved(post.approved, name, self.office.now))
+            pane = post.member.pane
+            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
+            await self.office.post_body(name, LEAD_NAME, body)
 
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """As a turn of its own, not by mail; on the journal, so that it survives this process."""
-        member = post.member
-        status = "completed" if post.approved is not None else end.status
-        told = TeammateTerminated(task=member.id, kind=member.agent.identity.kind, status=status).text
-        text = f"{told}: {end.detail}" if end.detail else told
-        if work is not None:
-            text = f"{text}\n{kept_work(work)}"
+        text = terminated(post, end, work)
         item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
         self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
         self._lead_mail.release()
         self._on.queue.put(item)
-
-    def _completion(self, post: Post, end: Ending) -> Completion:
-        member, started = post.member, post.member.outfit.started
-        return Completion(
-            id=self._on.ids.short(),
-            agent=member.id,
-            status="completed" if post.approved is not None else end.status,
-            kind=started.kind,
-            description=started.description,
-            report_to=LEAD,
-            call=started.call,
-            name=member.name,
-            background=True,
-            text=end.text[:1000],
-            detail=end.detail,
-            duration_ms=round((self._on.clock.monotonic() - post.since) * 1000),
-        )
-
-    def _glimpse(self, post: Post) -> Glimpse:
-        started = post.member.outfit.started
-        return Glimpse(
-            agent=post.member.id,
-            kind=started.kind,
-            name=post.member.name,
-            description=started.description,
-            status="running",
-            parent=LEAD,
-            background=True,
-            tool_calls=0,
-            tokens=0,
-            seconds=self._on.clock.monotonic() - post.since,
-        )
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""
@@ -372,6 +411,9 @@ class LedTeam:
                 return False
             if await self._room.holds_more():
                 return False
+            for post in posts:
+                if not await post.member.at_rest():
+                    return False
             if any(post.member.may_claim for post in posts) and await self._has_claimable():
                 return False
             if version == self._version:
@@ -387,13 +429,3 @@ class LedTeam:
 
     def refuse_stranger(self, name: str) -> AgentRefused:
         return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))
-
-
-def approved(request: ShutdownRequest, name: AgentName, now: str) -> ShutdownApproved:
-    return ShutdownApproved(
-        request_id=request.request_id,
-        sender=name,
-        timestamp=now,
-        pane_id="in-process",
-        backend_type="in-process",
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from shoal.agent.loop import run
+from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
     IdleNotification,
     IdleReason,
@@ -17,7 +18,7 @@ from shoal.core.bodies import (
 from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
-from shoal.core.events import MemberRested, MemberWoken
+from shoal.core.events import AgentStarted, MemberRested, MemberWoken
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
@@ -30,20 +31,9 @@ from shoal.runs.reports import kept
 from shoal.team.footing import Footing
 from shoal.team.letters import shown, task_letter
 from shoal.team.mail_desk import MailDesk
+from shoal.team.mate import Stage
 from shoal.team.office import Office
 from shoal.wire.bodies import body_of
-
-
-class Stage(Protocol):
-    """What a member needs of its team."""
-
-    def show_activity(self, name: AgentName, *, active: bool) -> None:
-        """In the roster, before long."""
-        ...
-
-    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...
-
-    def changed(self) -> None: ...
 
 
 class Member:
@@ -51,7 +41,7 @@ class Member:
         self,
         on: Footing,
         outfit: Outfit,
-        counted: Started,
+        counted: Started | None,
         *,
         desk: MailDesk,
         office: Office,
@@ -60,6 +50,7 @@ class Member:
     ) -> None:
         self._on = on
         self._counted = counted
+        """None for the one member of a process that no purse of ours stands behind."""
         self._office = office
         self._board = board
         self._stage = stage
@@ -75,6 +66,7 @@ class Member:
         """Whom it last wrote to beside the lead, and about what."""
         self.stopping = ""
         """Why it is being ended, if it is."""
+        self.stays = False
         self.request: ShutdownRequest | None = None
         """To shut down, not answered yet."""
         self._in_turn = self._interrupting = False
@@ -83,6 +75,14 @@ class Member:
     @property
     def id(self) -> AgentId:
         return self.agent.identity.agent
+
+    @property
+    def started(self) -> AgentStarted:
+        return self.outfit.started
+
+    @property
+    def pane(self) -> str:
+        return "in-process"
 
     @property
     def is_busy(self) -> bool:
@@ -94,6 +94,16 @@ class Member:
     @property
     def may_claim(self) -> bool:
         return self.claims and self.request is None and not self.stopping
+
+    async def at_rest(self) -> bool:
+        # The mailroom knows whether there is mail that was not brought to it.
+        return True
+
+    def waits_for(self, request: str, asked: str) -> bool:
+        return self.desk.waits_for(request)
+
+    async def finish(self) -> KeptWork | None:
+        return await self.outfit.finish()
 
     def teammate(self) -> Teammate:
         identity = self.agent.identity
@@ -129,9 +139,9 @@ class Member:
         try:
             while True:
                 await self._wake()
-                await self._on.purse.working(self._counted)
+                await self._take_place()
                 await self._work()
-                self._on.purse.resting(self._counted)
+                self._give_place_back()
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -164,7 +174,7 @@ class Member:
 
     async def _claim(self) -> None:
         # First: a task that is claimed is one that somebody works on.
-        await self._on.purse.working(self._counted)
+        await self._take_place()
         if self._on.queue.size(self.id):
             return
         # Before anything else is awaited: a team whose last open task is being taken is not quiet.
@@ -181,8 +191,17 @@ class Member:
         finally:
             self.claiming = False
             if claim is None or not claim.success:
-                self._on.purse.resting(self._counted)
+                self._give_place_back()
             self._stage.changed()
+
+    async def _take_place(self) -> None:
+        """Among those that may work at once."""
+        if self._counted is not None:
+            await self._on.purse.working(self._counted)
+
+    def _give_place_back(self) -> None:
+        if self._counted is not None:
+            self._on.purse.resting(self._counted)
 
     async def _work(self) -> None:
         self.state = "running"

@@ -6,11 +6,11 @@ import asyncio
 
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
-from shoal.team.member import Member
+from shoal.team.mate import Mate
 
 
 class Post:
-    def __init__(self, member: Member, counted: Started, *, since: float) -> None:
+    def __init__(self, member: Mate, counted: Started, *, since: float) -> None:
         self.member = member
         self.counted = counted
         self.since = since
@@ -22,8 +22,8 @@ class Post:
         """It has refused to shut down once already."""
         self.silent = False
         """The lead need not be told of its end."""
-        self.stays = False
-        """It ends with the session, and is taken up again with it."""
+        self.revivals = 0
+        """How often its process died and it went on in another."""
         self.gone = asyncio.Event()
 
     def end_grace(self) -> None:

@@ -29,6 +29,7 @@ from shoal.runs.roll import LEAD_NAMES
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON
+from shoal.team.member import Member
 
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
@@ -52,6 +53,7 @@ class SessionTeams:
     ) -> None:
         try:
             await self.close()
+            await self._on.elsewhere.aclose()
         finally:
             await leave(self._tasks, kind, error, trace)
 
@@ -82,6 +84,7 @@ class SessionTeams:
         team = await self._on.record.rosters.create(
             wished, lead=me, session=site.agent.session, description=description
         )
+        await self._on.elsewhere.prepare()
         self._lead(team).start()
         return team
 
@@ -162,6 +165,7 @@ class SessionTeams:
         request = shutdown_request_id(self._on.clock.now(), found)
         body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
         await led.office.post_body(LEAD_NAME, found, body)
+        led.asked_elsewhere(found, body)
         return request
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
@@ -182,7 +186,7 @@ class SessionTeams:
             raise led.refuse_stranger(to)
         if self._on.approver() != "lead":
             raise AgentRefused("A person or a setting approves plans here, not you.")
-        if not led.waits_for(found, request):
+        if not led.waits_for(found, request, led.office.now):
             raise AgentRefused(f"{found} has no open plan {request!r}, or it was answered already.")
         body = PlanApprovalResponse(
             request_id=request,
@@ -209,7 +213,7 @@ class SessionTeams:
     def agent(self, agent: AgentId) -> Agent | None:
         """A teammate."""
         post = None if self._led is None else self._led.post_of(agent)
-        return None if post is None else post.member.agent
+        return post.member.agent if post is not None and isinstance(post.member, Member) else None
 
     def entered(self, item: Item) -> None:
         if self._led is not None:
@@ -270,6 +274,6 @@ class SessionTeams:
     async def _post(self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
         receipt = await led.office.post_text(sender, to, text, summary=summary)
         post = led.post_of(led.agent_of(sender))
-        if post is not None and to != LEAD_NAME:
+        if post is not None and isinstance(post.member, Member) and to != LEAD_NAME:
             post.member.told = summary_to(to, summary)
         return Posted(sender=sender, to=to, color=led.color(to), standing=receipt.standing)

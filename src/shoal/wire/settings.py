@@ -55,6 +55,9 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     hidden: tuple[str, ...] = ()
 
 
+TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
+
+
 class Own(Struct, frozen=True, kw_only=True):
     """The settings under `shoal`, which no other program reads."""
 
@@ -112,6 +115,12 @@ class Own(Struct, frozen=True, kw_only=True):
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    teammate_mode: TeammateMode = "auto"
+    """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    teammate_programs: dict[str, tuple[str, ...]] = {}
+    """Other programs that can be teammates: for each agent type the words that start one."""
+    teammate_restarts: Annotated[int, Meta(ge=0)] = 2
+    """How often a teammate whose process died is started again with its history, before it is reported."""
     file_leases: tuple[str, ...] = ()
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"

@@ -246,7 +246,14 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
             debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
             command.params.append(debug)
         return command, f"shoal {arguments[0]}", arguments[1:]
+    if is_member(arguments):
+        return import_module("shoal.surfaces.cli.member").command, "shoal", arguments
     return root, "shoal", arguments
+
+
+def is_member(arguments: Sequence[str]) -> bool:
+    """Whether another program starts us as a member of its team."""
+    return any(word.partition("=")[0] == "--agent-id" for word in arguments)
 
 
 def _run(**given: Any) -> int:

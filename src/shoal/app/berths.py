@@ -1,0 +1,184 @@
+"""Where the teammates of a session run: which backend, and what their processes are handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.brief import Brief, opened_by, sealed
+from shoal.app.orders import authority_of, name_of
+from shoal.core.agents import Order
+from shoal.core.backends import Backend, Berth, Papers, Wanted
+from shoal.core.budget import Purse
+from shoal.core.decisions import Mode
+from shoal.core.errors import AgentRefused, ProcessError
+from shoal.core.ids import AgentId
+from shoal.core.names import TeamName
+from shoal.core.permissions import Suggestion
+from shoal.core.ports import Model, Processes
+from shoal.core.roster import BackendType
+from shoal.core.roster import Member as Entered
+from shoal.policy.permissions import RulePermissions
+from shoal.team.purse_afar import Rules
+
+if TYPE_CHECKING:
+    from shoal.agent.agent import Agent
+    from shoal.app.crewing import Ground
+
+ENTRY = "shoal.app.outpost:main"
+PRELOADED = ("shoal.app.rehearsal",)
+MARKS = {
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "cli",
+}
+"""In the environment of every teammate. Who it is never stands there."""
+
+
+class Shore(Struct, frozen=True, kw_only=True):
+    """What of a session the processes of its teammates are started from."""
+
+    cwd: Path
+    model: Model
+    """The lead's, as the session was opened."""
+    transcript: Path
+    processes: Processes
+    note: Callable[[str], None]
+    hear: Callable[[bytes], None]
+    """Told what teammates in other processes have written to the journal."""
+
+
+class Berths:
+    """Chosen when a teammate is first wanted, and again for each: a person may have moved into tmux."""
+
+    def __init__(self, ground: Ground, lead: Callable[[], Agent]) -> None:
+        self._on = ground
+        self._lead = lead
+        self._backends: dict[BackendType, Backend] = {}
+
+    def foreign(self, kind: str) -> bool:
+        return kind in self._on.settings.own.teammate_programs
+
+    async def place(self, kind: str) -> BackendType:
+        """Raises `AgentRefused` where what is configured cannot be had: nothing else is taken instead."""
+        from shoal.app.choosing_backends import chosen
+
+        on = self._on
+        place = chosen(on.settings, attended=on.options.attended, foreign=self.foreign(kind))
+        if place == "in-process":
+            return place
+        self._refuse_what_cannot_move()
+        if why := await self._backend(place).unavailable():
+            raise AgentRefused(f"The teammate was not started: {why}")
+        return place
+
+    async def prepare(self) -> None:
+        from shoal.app.choosing_backends import chosen
+
+        place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
+        if place != "in-process" and self._on.options.persist:
+            with suppress(ProcessError):  # who is started hears of it
+                await self._backend(place).prepare()
+
+    async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
+        on, place = self._on, await self.place(entered.agent_type)
+        wanted = Wanted(
+            papers=self._papers(entered, mode),
+            cwd=Path(entered.cwd),
+            env={**on.settings.environ, **MARKS},
+            brief=b"" if self.foreign(entered.agent_type) else self._brief(entered, order, mode, call),
+            program=on.settings.own.teammate_programs.get(entered.agent_type, ()),
+        )
+        try:
+            return await self._backend(place).spawn(wanted)
+        except ProcessError as error:
+            raise AgentRefused(f"The teammate {entered.name} was not started: {error}") from error
+
+    async def aclose(self) -> None:
+        for backend in self._backends.values():
+            await backend.aclose()
+
+    def _backend(self, place: BackendType) -> Backend:
+        if place not in self._backends:
+            from shoal.app.choosing_backends import backend
+
+            self._backends[place] = backend(place, self._on)
+        return self._backends[place]
+
+    def _refuse_what_cannot_move(self) -> None:
+        options = self._on.options
+        if not options.persist:
+            raise AgentRefused("A session that keeps nothing on disk has its teammates in its own process.")
+        if options.model is not None and not isinstance(options.model, str):
+            raise AgentRefused(
+                "The model was given as an object, which no other process can have. Give it by name, "
+                'or set shoal.teammate_mode to "in-process".'
+            )
+        if options.tools:
+            raise AgentRefused(
+                "Tools of the program's own cannot be had in other processes. "
+                'Set shoal.teammate_mode to "in-process".'
+            )
+
+    def _papers(self, entered: Entered, mode: Mode | None) -> Papers:
+        on = self._on
+        return Papers(
+            agent=AgentId(entered.agent_id),
+            name=entered.name,
+            team=_team(entered),
+            color=entered.color,
+            session=self._lead().identity.session,
+            kind=entered.agent_type,
+            model=entered.model,
+            plan_mode_required=bool(entered.plan_mode_required),
+            mode=mode,
+            allowed=tuple(on.options.allowed_tools),
+            disallowed=tuple(on.options.disallowed_tools),
+            skip_permissions=on.options.skip_permissions,
+        )
+
+    def _brief(self, entered: Entered, order: Order | None, mode: Mode | None, call: str) -> bytes:
+        on, lead = self._on, self._lead()
+        authority = authority_of(lead)
+        named = on.options.model if lead.model is on.shore.model else name_of(lead.model)
+        return sealed(
+            Brief(
+                name=entered.name,
+                team=_team(entered),
+                order=order,
+                mode=mode,
+                call=call,
+                session=lead.identity.session,
+                run=str(on.directory),
+                transcript=str(on.shore.transcript),
+                rules=_rules(on.purse),
+                answered=_answered(authority),
+                opened=opened_by(
+                    on.options,
+                    cwd=on.shore.cwd,
+                    model=named if isinstance(named, str) else None,
+                    mode=authority.mode,
+                    seed=None if on.options.seed is None else on.ids.random.getrandbits(63),
+                ),
+            )
+        )
+
+
+def _team(entered: Entered) -> TeamName:
+    return TeamName(entered.agent_id.rpartition("@")[2])
+
+
+def _rules(purse: Purse) -> Rules:
+    tree = purse.limits
+    if purse.until is not None:
+        tree = replace(tree, max_seconds=max(0.0, purse.until - purse.clock.monotonic()))
+    return Rules(tree=tree, per_agent=purse.per_agent, per_type=dict(purse.per_type))
+
+
+def _answered(authority: RulePermissions) -> tuple[Suggestion, ...]:
+    return authority.answers.updates

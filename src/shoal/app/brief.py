@@ -1,0 +1,100 @@
+"""What a teammate's process is handed by its lead: who it is, its job, and how its session is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from shoal.app.options import Options
+from shoal.core.agents import Order
+from shoal.core.clock import Clock
+from shoal.core.decisions import Mode
+from shoal.core.names import AgentName, TeamName
+from shoal.core.permissions import AddDirectories, AddRules, SetMode
+from shoal.team.lead_link import LeadLink
+from shoal.team.outpost import Membership
+from shoal.team.purse_afar import Rules
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """How the lead's session was opened, where it concerns its agents; the names are those of `Options`."""
+
+    cwd: str
+    model: str | None
+    mode: Mode
+    skip_permissions: bool
+    allowed_tools: tuple[str, ...]
+    disallowed_tools: tuple[str, ...]
+    add_dirs: tuple[str, ...]
+    coordinator: bool | None
+    agents: str | dict[str, Any] | None
+    max_turns: int | None
+    settings: str | None
+    attended: bool
+    seed: int | None
+
+
+class Brief(Struct, frozen=True, kw_only=True):
+    name: AgentName
+    team: TeamName
+    order: Order | None
+    mode: Mode | None
+    call: str
+    session: str
+    run: str
+    transcript: str
+    rules: Rules
+    answered: tuple[AddRules | AddDirectories | SetMode, ...]
+    """What a person has answered for the whole session so far."""
+    opened: Opened
+
+    def membership(self, link: LeadLink) -> Membership:
+        return Membership(
+            name=self.name,
+            team=self.team,
+            order=self.order,
+            mode=self.mode,
+            call=self.call,
+            link=link,
+            session=self.session,
+            run=self.run,
+            transcript=self.transcript,
+        )
+
+    def options(self, membership: Membership, clock: Clock) -> Options:
+        given = msgspec.structs.asdict(self.opened)
+        given["cwd"] = Path(self.opened.cwd)
+        given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
+        return Options(**given, membership=membership, clock=clock)
+
+
+def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:
+    """As the process of a member opens its session: like its lead's, as that stands now."""
+    agents = options.agents
+    return Opened(
+        cwd=str(cwd),
+        model=model,
+        mode=mode,
+        skip_permissions=options.skip_permissions,
+        allowed_tools=tuple(options.allowed_tools),
+        disallowed_tools=tuple(options.disallowed_tools),
+        add_dirs=tuple(map(str, options.add_dirs)),
+        coordinator=options.coordinator,
+        agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+        max_turns=options.max_turns,
+        settings=options.settings,
+        attended=options.attended,
+        seed=seed,
+    )
+
+
+def sealed(brief: Brief) -> bytes:
+    return msgspec.json.encode(brief)
+
+
+def unsealed(message: bytes) -> Brief:
+    """Raises ValueError."""
+    return msgspec.json.decode(message, type=Brief)

@@ -1,0 +1,46 @@
+"""What a child process writes beside its line: kept in a file, and quoted when it dies of an error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TRACEBACK = "Traceback (most recent call last):"
+TAIL = 1 << 14
+LINES = 6
+"""Of a traceback: the last place in the code, and the error."""
+
+
+class ChildLog:
+    """One child's part of a file; those who had it before may have written to it too."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start = 0
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor to write at its end; readable by its owner alone."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            self._start = os.fstat(fd).st_size
+            yield fd
+        finally:
+            os.close(fd)
+
+    def traceback(self) -> str:
+        """The end of its last traceback, as the rest of a clause; empty where it wrote none."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(self._start, os.fstat(file.fileno()).st_size - TAIL))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        _, found, rest = text.rpartition(TRACEBACK)
+        if not found:
+            return ""
+        return ":\n" + "\n".join(rest.strip("\n").splitlines()[-LINES:])

@@ -1,0 +1,211 @@
+"""The fork server: a process that has imported everything once, and forks teammates' processes in a moment.
+
+Run as `python -m shoal.backends.fork_server MODULE:FUNCTION [MODULE ...]` under the session's guardian, with
+the socket to the lead as its standard input. It imports the modules, stays single-threaded, and then speaks
+as the guardian does, but for what it starts:
+
+    lead → {"spawn": id, "title": "...", "cwd": "...", "env": {...}}   with two descriptors: line and log
+
+The child calls FUNCTION with the number of the line's descriptor; its output goes to the log.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from shoal.backends.guardian import (
+    GRACE,
+    Guardian,
+    below,
+    children,
+    deliver,
+    descendants,
+    exists,
+    restore_signals,
+    watched,
+)
+
+FAILED = 1
+PATIENCE = GRACE + 0.5
+"""Seconds from a child's end to KILL for what it left: a guardian among that has ended its own by then."""
+AGAIN = 0.1
+PR_SET_NAME = 15
+
+Entry = Callable[[int], object]
+
+
+class ForkServer(Guardian):
+    """A guardian of what it forks; a child's whole family ends with it."""
+
+    descriptors = 2
+
+    def __init__(self, lead: socket.socket, wake: int, entry: Entry) -> None:
+        super().__init__(lead, wake)
+        self._entry = entry
+        self._adopted: set[int] = set()
+        """Processes whose parent ended: they are ours since, and of no child's family that lives."""
+        self._due: dict[int, float] = {}
+        """When what is left of a dead child's family is sent KILL."""
+
+    def start(self, order: dict[str, Any], fds: list[int]) -> int:
+        ready, done = os.pipe()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                be_child(self._entry, order, fds, done)
+        finally:
+            os.close(done)
+            # Its end of the pipe closes when it is in its own group, where signals reach it, or is dead.
+            failure = read_to_end(ready)
+        if failure:
+            os.waitpid(pid, 0)
+            raise OSError(failure)
+        return pid
+
+    def bereave(self, pid: int, identity: int | None) -> None:
+        if identity is None:  # of a family that is ending, and it may have forked after that was listed
+            identity = next((ending for ending in self._due if pid in self._strays.get(ending, ())), None)
+        if identity is None:
+            return
+        families = children()
+        ours = set(families.get(os.getpid(), ())) - set(self._leaders)
+        orphans = ours - self._adopted
+        self._adopted = ours
+        strays = self._strays.setdefault(identity, set())
+        fresh = orphans.union(*(below(orphan, families) for orphan in orphans)) - strays
+        strays |= fresh
+        group = self._groups[identity]
+        if strays or exists(os.killpg, group):
+            deliver(signal.SIGTERM, groups=[] if identity in self._due else [group], pids=list(fresh))
+            self._due.setdefault(identity, time.monotonic() + PATIENCE)
+
+    def attend(self) -> float | None:
+        now = time.monotonic()
+        self._due = {identity: when for identity, when in self._due.items() if identity in self._groups}
+        for identity in [identity for identity, when in self._due.items() if when <= now]:
+            strays = self._strays.setdefault(identity, set())
+            strays.update(*(descendants(stray) for stray in tuple(strays)))
+            deliver(signal.SIGKILL, groups=[self._groups[identity]], pids=list(strays))
+            self._due[identity] = now + AGAIN
+        return max(0, min(self._due.values()) - now) if self._due else None
+
+
+def be_child(entry: Entry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
+    """Whatever happens, the child never returns into the server's loop."""
+    status = FAILED
+    try:
+        line, log = fds
+        try:
+            become(order, line, log, done)
+        except Exception as error:  # noqa: BLE001 - told to the lead
+            os.write(done, str(error).encode(errors="replace"))
+            os._exit(FAILED)
+        os.close(done)
+        status = ended(entry, line)
+    finally:
+        os._exit(status)
+
+
+def become(order: dict[str, Any], line: int, log: int, done: int) -> None:
+    """Turn a copy of the server into a process of its own, with nothing of the server's or its siblings'."""
+    os.setsid()
+    restore_python_signals()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    close_all_but({0, 1, 2, line, done})
+    os.environ.clear()
+    os.environ.update(order["env"])
+    time.tzset()
+    try:
+        os.chdir(order["cwd"])
+    except OSError as error:
+        raise OSError(f"cannot work in {order['cwd']}: {error.strerror}") from error
+    random.seed()
+    set_name(order["title"])
+    gc.enable()
+
+
+def ended(entry: Entry, line: int) -> int:
+    """Run the child's work; its exit status."""
+    status = 0
+    try:
+        entry(line)
+    except SystemExit as stop:
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)  # noqa: T201 - as the interpreter does at its end
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException as error:  # noqa: BLE001 - the outermost frame of a process
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = FAILED
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    return status
+
+
+def restore_python_signals() -> None:
+    """As a fresh interpreter has them: an end of a pipe is an error to be handled, not a death."""
+    restore_signals()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not files
+        if int(name) not in kept:
+            with suppress(OSError):  # the one that listed them
+                os.close(int(name))
+
+
+def set_name(title: str) -> None:
+    """As `ps` and `top` show it: its first 15 bytes (Linux only)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_NAME, title.encode()[:15], 0, 0, 0)
+
+
+def read_to_end(fd: int) -> str:
+    with open(fd, "rb") as pipe:
+        return pipe.read().decode()
+
+
+def entry_of(name: str) -> Entry:
+    module, _, function = name.partition(":")
+    entry: Entry = getattr(importlib.import_module(module), function)
+    return entry
+
+
+def main() -> None:
+    # What the collector does not touch is not copied: neither here nor, being frozen, in the children.
+    gc.disable()
+    lead = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    set_name("shoal:forks")
+    entry, *preload = sys.argv[1:]
+    for module in preload:
+        importlib.import_module(module)
+    work = entry_of(entry)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
+    gc.collect()
+    gc.freeze()
+    ForkServer(lead, watched(), work).serve()
+
+
+if __name__ == "__main__":
+    main()

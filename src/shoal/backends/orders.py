@@ -1,0 +1,97 @@
+"""The lead's end of a socket to a process that starts others: orders out, with descriptors; news in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+
+class Orders:
+    """One JSON object per line, both ways. `ended` is called once, when the other end is gone."""
+
+    def __init__(
+        self, end: socket.socket, hear: Callable[[dict[str, Any]], None], ended: Callable[[], None]
+    ) -> None:
+        self._socket = end
+        self._socket.setblocking(False)  # noqa: FBT003
+        self._hear = hear
+        self._ended = ended
+        self._outbox: deque[tuple[memoryview, list[int]]] = deque()
+        self._inbox = b""
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._read)
+
+    def give(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Sent in order, as fast as they are taken; never blocks, never half a message."""
+        if self._closed:
+            return
+        # The standard json carries names that are not UTF-8, as surrogates.
+        line = memoryview(json.dumps(message).encode() + b"\n")
+        self._outbox.append((line, [os.dup(fd) for fd in descriptors]))
+        self._write()
+
+    def finish(self) -> None:
+        """Half-closed: the other side sees the end, and its own end is still seen here."""
+        if not self._closed:
+            with suppress(OSError):  # it is gone, which is about to be seen
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        for _, descriptors in self._outbox:
+            for fd in descriptors:
+                os.close(fd)
+        self._outbox.clear()
+        self._ended()
+
+    def _write(self) -> None:
+        try:
+            while self._outbox:
+                line, descriptors = self._outbox[0]
+                sent = (
+                    socket.send_fds(self._socket, [line], descriptors)
+                    if descriptors
+                    else self._socket.send(line)
+                )
+                for fd in descriptors:
+                    os.close(fd)
+                if sent < len(line):
+                    self._outbox[0] = (line[sent:], [])
+                else:
+                    self._outbox.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._write)
+        except OSError:
+            self.close()
+        else:
+            self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._inbox = (self._inbox + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+        if not data:
+            self.close()
+
+
+def utf8(text: str) -> str:
+    """The same bytes, spelled for a process that speaks UTF-8 whatever our locale is."""
+    return os.fsencode(text).decode("utf-8", "surrogateescape")

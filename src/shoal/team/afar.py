@@ -1,0 +1,312 @@
+"""A teammate in a process of its own, as its lead has it: what its line tells, and how it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from shoal.core.agents import KeptWork, Order, Resolved
+from shoal.core.backends import Berth, Line
+from shoal.core.bodies import ShutdownRequest
+from shoal.core.caps import Started
+from shoal.core.clock import iso
+from shoal.core.errors import AgentRefused, ProcessError
+from shoal.core.events import AgentStarted
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.names import AgentName, TeamName
+from shoal.core.roster import Member as Entered
+from shoal.core.teams import MemberState, Teammate
+from shoal.runs.endings import Ending
+from shoal.team.footing import Footing
+from shoal.team.line_desk import QuestionWindow
+from shoal.team.purse_window import PurseWindow
+from shoal.wire import outpost as words
+
+STARTING = 60.0
+"""Seconds until a process says that it is ready."""
+LEAVING = 2.0
+"""Seconds to end as it was told, before TERM."""
+GRACE = 1.0
+"""Seconds between TERM and KILL."""
+PATIENCE = 10.0
+"""Seconds in which a process that lives answers."""
+
+
+class Afar:
+    """`withdrawn` and `agreed` are told what comes by the line; `changed` that it stands otherwise."""
+
+    def __init__(
+        self,
+        on: Footing,
+        entered: Entered,
+        berth: Berth,
+        ready: words.Ready,
+        early: Sequence[words.Up] = (),
+    ) -> None:
+        self._on = on
+        self._entered = entered
+        self._berth = berth
+        self._line = berth.line
+        self.ready = ready
+        self._early = early
+        self.name: AgentName = entered.name
+        self.state: MemberState = "created"
+        self.claiming = False
+        self.claims = True
+        self.request: ShutdownRequest | None = None
+        self.stopping = ""
+        self.stays = False
+        self.withdrawn: Callable[[str], None] = lambda _: None
+        self.agreed: Callable[[str], None] = lambda _: None
+        self.changed: Callable[[], None] = lambda: None
+        self.since = iso(on.clock.now())
+        """What it asked by mail before this, another process of it asked."""
+        self.died = ""
+        """How its process ended without being told to, if so."""
+        self._purse = PurseWindow(on.purse, self._send)
+        self._questions = QuestionWindow(on, self._send)
+        self._pongs: dict[int, asyncio.Future[bool]] = {}
+        self._number = 0
+        self._left: words.Left | None = None
+
+    @classmethod
+    async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
+        """Once its process is ready to work. Raises `AgentRefused` where it says or shows that it cannot."""
+        if berth.line is None:
+            return cls(on, entered, berth, _foreign(entered, order))
+        early: list[words.Up] = []
+        try:
+            async with on.clock.deadline(STARTING):
+                ready = await _ready(berth.line, early)
+                how = "" if ready is not None else await berth.over()
+        except (TimeoutError, ValueError):
+            ready, how = None, "it did not say that it is ready"
+        except BaseException:
+            await _give_up(berth)
+            raise
+        if isinstance(ready, words.Ready):
+            return cls(on, entered, berth, ready, early)
+        await _give_up(berth)
+        if ready is not None:
+            raise AgentRefused(ready.why)
+        raise AgentRefused(f"The process of {entered.name} could not be started: {how}.")
+
+    def counted_as(self, counted: Started) -> None:
+        """Its place among those that may work at once, for which its process asks."""
+        self._purse.place = counted
+
+    @property
+    def _team(self) -> TeamName:
+        return TeamName(self._entered.agent_id.rpartition("@")[2])
+
+    @property
+    def id(self) -> AgentId:
+        return AgentId(self._entered.agent_id)
+
+    @property
+    def is_foreign(self) -> bool:
+        return self._line is None
+
+    @property
+    def started(self) -> AgentStarted:
+        return self.ready.started
+
+    @property
+    def pane(self) -> str:
+        return self._berth.pane
+
+    @property
+    def is_busy(self) -> bool:
+        return self.state in ("running", "created") or self.claiming or self.request is not None
+
+    @property
+    def may_claim(self) -> bool:
+        return self.claims and self.request is None and not self.stopping
+
+    async def at_rest(self) -> bool:
+        """By its own word, given after all that it said before; one that does not answer is stuck."""
+        if self._line is None:
+            return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
+        self._number += 1
+        pong = self._pongs[self._number] = asyncio.get_running_loop().create_future()
+        self._send(words.Ping(number=self._number))
+        try:
+            async with self._on.clock.deadline(PATIENCE):
+                return not await pong
+        except TimeoutError:
+            await self._end_stuck()
+            return False
+        finally:
+            self._pongs.pop(self._number, None)
+
+    def waits_for(self, request: str, asked: str) -> bool:
+        # What another process of it asked before this one was there, nobody waits for.
+        return asked >= self.since
+
+    def teammate(self) -> Teammate:
+        return Teammate(
+            agent=self.id,
+            name=self.name,
+            kind=self.started.kind,
+            state=self.state,
+            color=self._entered.color,
+            model=self.ready.resolved.model,
+            pid=self._berth.pid,
+            pane=self.pane,
+        )
+
+    async def live(self) -> Ending:
+        try:
+            await self._listen()
+            how = await self._berth.over()
+            if self._left is None:
+                self.died = how
+                return Ending(status="failed", text="", detail=how)
+            return self._ending(self._left)
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            await self._end()
+            return Ending(
+                status="killed", text="" if self._left is None else self._left.text, detail=self.stopping
+            )
+        finally:
+            self._purse.close()
+            for pong in self._pongs.values():
+                pong.cancel()
+            await self.abandon()
+
+    async def finish(self) -> KeptWork | None:
+        """Its process gave back what it had; where that was killed, the next sweep does."""
+        return None if self._left is None else self._left.work
+
+    async def abandon(self) -> None:
+        """See that nothing of it is left running."""
+        if self._line is not None:
+            self._line.close()
+        try:
+            await self._berth.stop(grace=GRACE)
+        except ProcessError as error:
+            self._on.note(f"The process of {self.name} is left behind: {error}")
+
+    def interrupt(self) -> bool:
+        """End its working period, not itself."""
+        if self.state != "running" or self._line is None:
+            return False
+        self._send(words.Cut())
+        return True
+
+    def heard(self, *, idle: bool) -> None:
+        """Of a foreign program, whose mail alone tells how it stands."""
+        self.state = "idle" if idle else "running"
+        self.changed()
+
+    async def _end(self) -> None:
+        self._send(words.Leave(why=self.stopping, stays=self.stays))
+        try:
+            async with self._on.clock.deadline(LEAVING):
+                await self._listen()
+                await self._berth.over()
+        except TimeoutError:
+            await self._berth.stop(grace=GRACE)
+
+    async def _end_stuck(self) -> None:
+        self._on.note(f"{self.name} has not answered for {PATIENCE:g} s: its process is ended.")
+        await self._berth.stop(grace=GRACE)
+
+    async def _listen(self) -> None:
+        """Until its end of the line is closed."""
+        if self._line is None:
+            await self._berth.over()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            early, self._early = self._early, ()
+            for said in early:
+                self._hear(said, tasks)
+            while (message := await self._line.receive()) is not None:
+                self._hear(words.up(message), tasks)
+            self._questions.close()
+
+    def _hear(self, said: words.Up, tasks: asyncio.TaskGroup) -> None:
+        match said:
+            case words.Stands():
+                self.state, self.claiming, self.claims = said.state, said.claiming, said.claims
+                self.changed()
+            case words.Told(line=line):
+                self._on.hear(bytes(line))
+            case words.Pong():
+                self._ponged(said)
+            case words.Withdrawn(request=request):
+                self.withdrawn(request)
+            case words.Agreed(request=request):
+                self.agreed(request)
+            case words.Left():
+                self._left = said
+            case words.Asks() | words.Unasks():
+                self._questions.serve(said, tasks)
+            case words.Ready() | words.Refused():
+                return
+            case _:
+                self._purse.serve(said, tasks)
+
+    def _ponged(self, said: words.Pong) -> None:
+        pong = self._pongs.get(said.number)
+        if pong is not None and not pong.done():
+            pong.set_result(said.busy)
+
+    def _ending(self, left: words.Left) -> Ending:
+        return Ending(status=left.status, text=left.text, detail=left.detail)
+
+    def _send(self, message: words.Down) -> None:
+        if self._line is not None:
+            self._line.send(words.word(message))
+
+
+async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refused | None:
+    """None where its end of the line is closed. What it says before that, its accounts, goes to `early`."""
+    while (message := await line.receive()) is not None:
+        said = words.up(message)
+        if isinstance(said, (words.Ready, words.Refused)):
+            return said
+        early.append(said)
+    return None
+
+
+async def _give_up(berth: Berth) -> None:
+    if berth.line is not None:
+        berth.line.close()
+    await berth.stop(grace=GRACE)
+
+
+def _foreign(entered: Entered, order: Order | None) -> words.Ready:
+    """What can be said of a program that says nothing itself."""
+    return words.Ready(
+        started=AgentStarted(
+            agent=AgentId(entered.agent_id),
+            kind=entered.agent_type,
+            name=entered.name,
+            description="" if order is None else order.description,
+            parent=LEAD,
+            call="",
+            depth=1,
+            model=entered.model,
+            mode="",
+            background=True,
+            cwd=entered.cwd,
+            color=entered.color,
+            team=entered.agent_id.rpartition("@")[2],
+        ),
+        resolved=Resolved(
+            kind=entered.agent_type,
+            model=entered.model,
+            mode="",
+            tools=(),
+            cwd=entered.cwd,
+            source="another program",
+            start_tokens=0,
+        ),
+        prompt=entered.prompt or "",
+    )

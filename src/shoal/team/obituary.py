@@ -1,0 +1,79 @@
+"""What is said of a member that has ended, or is at work: to its lead, to the journal, to people."""
+
+from __future__ import annotations
+
+from shoal.core.agents import Completion, Glimpse, KeptWork
+from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
+from shoal.core.ids import LEAD
+from shoal.core.names import AgentName
+from shoal.core.roster import BackendType
+from shoal.runs.endings import Ending
+from shoal.team.footing import Footing
+from shoal.team.post import Post
+from shoal.wire.notices import kept_work
+
+
+def status_of(post: Post, end: Ending) -> str:
+    return "completed" if post.approved is not None else end.status
+
+
+def terminated(post: Post, end: Ending, work: KeptWork | None) -> str:
+    member = post.member
+    told = TeammateTerminated(task=member.id, kind=member.started.kind, status=status_of(post, end)).text
+    text = f"{told}: {end.detail}" if end.detail else told
+    return text if work is None else f"{text}\n{kept_work(work)}"
+
+
+def completion(on: Footing, post: Post, end: Ending) -> Completion:
+    member, started = post.member, post.member.started
+    return Completion(
+        id=on.ids.short(),
+        agent=member.id,
+        status="completed" if post.approved is not None else end.status,
+        kind=started.kind,
+        description=started.description,
+        report_to=LEAD,
+        call=started.call,
+        name=member.name,
+        background=True,
+        text=end.text[:1000],
+        detail=end.detail,
+        duration_ms=round((on.clock.monotonic() - post.since) * 1000),
+    )
+
+
+def glimpse(on: Footing, post: Post) -> Glimpse:
+    started = post.member.started
+    return Glimpse(
+        agent=post.member.id,
+        kind=started.kind,
+        name=post.member.name,
+        description=started.description,
+        status="running",
+        parent=LEAD,
+        background=True,
+        tool_calls=0,
+        tokens=0,
+        seconds=on.clock.monotonic() - post.since,
+    )
+
+
+def approved(
+    request: ShutdownRequest, name: AgentName, pane: str, backend: str, now: str
+) -> ShutdownApproved:
+    """In the name of one that agreed to shut down."""
+    return ShutdownApproved(
+        request_id=request.request_id, sender=name, timestamp=now, pane_id=pane, backend_type=backend
+    )
+
+
+def backend_of(pane: str) -> BackendType:
+    match pane:
+        case "in-process":
+            return "in-process"
+        case "process":
+            return "process"
+        case _ if pane.startswith("%"):
+            return "tmux"
+        case _:
+            return "iterm2"

@@ -1,0 +1,283 @@
+"""A teammate's own process: its member, its mail, and its line to the lead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.agent.agent import Agent
+from shoal.core.agents import Glimpse, KeptWork, Order, Reached
+from shoal.core.arrivals import Item
+from shoal.core.bodies import ShutdownRejected, ShutdownRequest
+from shoal.core.caps import Started
+from shoal.core.errors import AgentRefused, ShoalError
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.permissions import Mode, Suggestion
+from shoal.core.roster import Member as Entered
+from shoal.core.roster import Team
+from shoal.core.teams import Teammate
+from shoal.runs.endings import Ending
+from shoal.team.activity import Activity
+from shoal.team.footing import Footing
+from shoal.team.joining import Joiner, closing
+from shoal.team.lead_link import LeadLink
+from shoal.team.letters import PERSON
+from shoal.team.mail_desk import MailDesk
+from shoal.team.mailroom import Mailroom
+from shoal.team.member import Member
+from shoal.team.obituary import approved
+from shoal.team.office import Office
+from shoal.team.outpost_tools import OutpostTools
+from shoal.team.taking_up import go_on
+from shoal.wire import outpost as words
+
+LEAD_GONE = "its lead is gone"
+
+
+class Membership(Struct, frozen=True, kw_only=True):
+    """Which member of which team a process is."""
+
+    name: AgentName
+    team: TeamName
+    order: Order | None
+    """What it was called for with; None for one that goes on from its transcript."""
+    mode: Mode | None = None
+    call: str = ""
+    link: LeadLink | None = None
+    """To a lead of ours; None where another program started this process."""
+    session: str = ""
+    """Of a lead of ours, whose run this is part of."""
+    run: str = ""
+    """Its directory."""
+    transcript: str = ""
+    """The lead's."""
+
+
+class Outpost(OutpostTools):
+    """The stage of its one member, and the team as the tools of that member reach it."""
+
+    def __init__(self, on: Footing, membership: Membership, working: Callable[[], bool]) -> None:
+        """`working` tells whether agents that the member started are at work."""
+        self._on = on
+        self._is = membership
+        self._link = membership.link
+        self._working = working
+        self._life: asyncio.Task[Ending] | None = None
+        self._leaving = asyncio.Event()
+        self._stands: words.Stands | None = None
+        self._pings: asyncio.TaskGroup | None = None
+        self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note)
+        self._activity = Activity(on.record.rosters, membership.team, on.clock, on.note)
+        self._member: Member | None = None
+        self.permit: Callable[[Suggestion], None] = lambda _: None
+        """Told what a person has answered for the whole session."""
+        super().__init__(on, membership.team)
+
+    async def __aenter__(self) -> Outpost:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def serve(self) -> Ending:
+        """Its whole life. Raises `AgentRefused` where it cannot be what it is wanted to be."""
+        team, entered = await self._place()
+        self.office = Office(
+            self._on.record.mailboxes(team.name),
+            {each.name: each.color for each in team.members},
+            clock=self._on.clock,
+            ids=self._on.ids,
+        )
+        member = self._member = await self._made(team, entered)
+        if self._link is not None:
+            prompt = "" if member.outfit.prompt is None else member.outfit.prompt.text
+            ready = words.Ready(started=member.started, resolved=member.outfit.resolved, prompt=prompt)
+            self._link.send(ready)
+            self.changed()
+        async with asyncio.TaskGroup() as tasks:
+            self._pings = tasks
+            life = self._life = tasks.create_task(member.live())
+            pump = self._room.pump(member.name, member.bring, member.outfit.delivered)
+            usual = (pump, self._room.mark_what_is_settled(), self._activity.keep())
+            chores = [tasks.create_task(chore) for chore in usual]
+            if self._link is not None:
+                chores.append(tasks.create_task(self._listen(self._link)))
+            end = await life
+            for chore in chores:
+                chore.cancel()
+        await self._room.flush()
+        await self._activity.flush()
+        work = await self._put_away(member)
+        await self._last_word(member, end, work)
+        return end
+
+    def leave(self, why: str, *, stays: bool = False) -> None:
+        """Ask it to end, whatever it is doing."""
+        member, life = self._member, self._life
+        if member is None or life is None:
+            return
+        member.stopping, member.stays = member.stopping or why, member.stays or stays
+        self._leaving.set()
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        asyncio.get_running_loop().call_soon(life.cancel)
+
+    # The stage of the member
+
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity.show(name, active=active)
+
+    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
+        """The lead counts the time."""
+        self.changed()
+
+    def changed(self) -> None:
+        member = self._member
+        if member is None or self._link is None:
+            return
+        state = "running" if member.state == "idle" and self._has_work(member) else member.state
+        stands = words.Stands(state=state, claiming=member.claiming, claims=member.claims)
+        if stands != self._stands:
+            self._stands = stands
+            self._link.send(stands)
+
+    # Shutting down
+
+    async def answer_end_of(self, request: str, reason: str, *, approve: bool) -> None:
+        member = self._member
+        asked = None if member is None else member.request
+        if member is None or asked is None or request not in ("", asked.request_id):
+            raise AgentRefused("There is no such request to shut down, or it was answered already.")
+        if not approve and self.rejected:
+            raise AgentRefused("The lead asks for the second time: finish what you must, and approve.")
+        if approve:
+            self.agreed = asked
+            if self._link is not None:
+                self._link.send(words.Agreed(request=asked.request_id))
+            self.leave("it shut down as it was asked to")
+            # This is its own call, which ends with it: nothing may be asked of its model after this.
+            await asyncio.Event().wait()
+        self.rejected = True
+        member.request = None
+        body = ShutdownRejected(
+            request_id=asked.request_id, sender=member.name, reason=reason, timestamp=self.office.now
+        )
+        await self.office.post_body(member.name, LEAD_NAME, body)
+
+    # For the session
+
+    def agent(self, agent: AgentId) -> Agent | None:
+        member = self._member
+        return member.agent if member is not None and member.id == agent else None
+
+    def entered(self, item: Item) -> None:
+        self._room.settled(item.id)
+        self.changed()
+
+    @property
+    def working(self) -> bool:
+        return self._member is not None and self._member.is_busy
+
+    def members(self) -> tuple[Teammate, ...]:
+        return () if self._member is None else (self._member.teammate(),)
+
+    async def quiet(self) -> None:
+        return
+
+    async def close(self) -> tuple[Glimpse, ...]:
+        return ()
+
+    async def say(self, to: str, text: str) -> Reached | None:
+        """A person's words for the member; None where it has another name."""
+        member = self._member
+        if member is None or to not in (member.name, member.id):
+            return None
+        await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
+        return Reached(to=member.id, name=member.name, how="queued")
+
+    async def end(self, name: str, why: str) -> bool:
+        if self._member is None or name not in (self._is.name, self._member.id):
+            return False
+        self.leave(why)
+        return True
+
+    async def _place(self) -> tuple[Team, Entered]:
+        team = await self._on.record.rosters.read(self._is.team)
+        entered = None if team is None else team.member(self._is.name)
+        if team is None or entered is None:
+            raise AgentRefused(f"There is no {self._is.name} in the team {self._is.team}.")
+        return team, entered
+
+    async def _made(self, team: Team, entered: Entered) -> Member:
+        on, name = self._on, entered.name
+        joiner = Joiner(on, team, self.office)
+        desk = MailDesk(name, team.name, self.office, on.desk, self._withdrawn)
+        newcomer = await joiner.newcomer(entered, self._is.mode, desk, self._is.call)
+        order, board = self._is.order, on.record.board(team.name)
+        if order is None:
+            outfit = await on.outfitter.again(newcomer)
+        else:
+            outfit = await on.outfitter.fresh(replace(order, name=name, kind=entered.agent_type), newcomer)
+        outfit = closing(outfit, newcomer.witness)
+        # Where another program leads, nobody of ours counts who works at once.
+        counted = None if self._link is None else Started(kind=entered.agent_type, depth=1, works=False)
+        member = Member(on, outfit, counted, desk=desk, office=self.office, board=board, stage=self)
+        if order is None:
+            await go_on(on, member, board, await board.reclaim(name))
+            member.request = await joiner.asked_to_end(entered)
+        return member
+
+    def _withdrawn(self, request: str) -> None:
+        if self._link is not None:
+            self._link.send(words.Withdrawn(request=request))
+
+    async def _listen(self, link: LeadLink) -> None:
+        await link.listen(self._obey)
+        self.leave(LEAD_GONE, stays=True)
+
+    def _obey(self, said: words.Down) -> None:
+        member, life = self._member, self._life
+        assert member is not None
+        assert life is not None
+        assert self._pings is not None
+        match said:
+            case words.Ping(number=number):
+                self._pings.create_task(self._pong(member, number))
+            case words.Permits(update=update):
+                self.permit(update)
+            case words.Cut():
+                member.interrupt(life)
+            case words.Leave(why=why, stays=stays):
+                self.leave(why, stays=stays)
+            case words.Granted() | words.Answers():
+                return
+
+    async def _pong(self, member: Member, number: int) -> None:
+        busy = self._has_work(member) or self._working() or await self._room.holds_more()
+        if self._link is not None:
+            self._link.send(words.Pong(number=number, busy=busy))
+
+    def _has_work(self, member: Member) -> bool:
+        at_work = member.state in ("running", "created") or member.claiming
+        return at_work or bool(self._on.queue.size(member.id))
+
+    async def _put_away(self, member: Member) -> KeptWork | None:
+        try:
+            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
+            return await member.finish()
+        except ShoalError as error:
+            self._on.note(f"Not everything of {member.name} could be put away: {error}")
+            return None
+
+    async def _last_word(self, member: Member, end: Ending, work: KeptWork | None) -> None:
+        if self._link is not None:
+            left = words.Left(status=end.status, text=end.text, detail=end.detail, work=work)
+            self._link.send(left)
+        elif self.agreed is not None:
+            _, entered = await self._place()
+            pane, backend = entered.tmux_pane_id, entered.backend_type or ""
+            body = approved(self.agreed, member.name, pane, backend, self.office.now)
+            await self.office.post_body(member.name, LEAD_NAME, body)

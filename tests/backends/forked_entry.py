@@ -1,0 +1,87 @@
+"""What the children of the tests' fork server do: what the first message on their line says."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from shoal.backends.line import SocketLine
+
+
+def main(fd: int) -> None:
+    listed = list(Path("/proc/self/fd").iterdir())
+    fds = sorted(int(path.name) for path in listed if path.exists())  # without the one that listed them
+    asyncio.run(work(fd, fds))
+
+
+async def work(fd: int, fds: list[int]) -> None:
+    line = SocketLine.inherited(fd)
+    brief = await line.receive()
+    if not brief:
+        return
+    order: dict[str, Any] = json.loads(brief)
+    match order["do"]:
+        case "describe":
+            line.send(json.dumps(description(fd, fds)).encode())
+        case "echo":
+            while (message := await line.receive()) is not None:
+                line.send(message)
+        case "raise":
+            raise LookupError("no fish in the net")
+        case "exit":
+            sys.exit(order["status"])
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "wait":
+            await wait(line, order)
+    await line.sent()
+
+
+async def wait(line: SocketLine, order: dict[str, Any]) -> None:
+    if order.get("stubborn"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for script in order.get("families", []):
+        start_family(script)
+    line.send(b"up")
+    await asyncio.Event().wait()
+
+
+def start_family(script: str) -> None:
+    """Returns once each of the family that says so is up."""
+    with subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE) as family:
+        assert family.stdout is not None
+        assert family.stdout.readline() == b"up\n"
+        family.returncode = 0  # not waited for
+
+
+def description(fd: int, fds: list[int]) -> dict[str, Any]:
+    masks = dict(
+        text.split(":\t") for text in Path("/proc/self/status").read_text().splitlines() if ":\t" in text
+    )
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "session": os.getsid(0),
+        "group": os.getpgid(0),
+        "cwd": str(Path.cwd()),
+        "env": dict(os.environ),
+        "line": fd,
+        "fds": fds,
+        "files": {n: str(Path(f"/proc/self/fd/{n}").readlink()) for n in (0, 1, 2)},
+        "chance": random.random(),
+        "name": Path("/proc/self/comm").read_text().strip(),
+        "ignored": int(masks["SigIgn"], 16) & 0x7FFF_FFFF,
+        "blocked": int(masks["SigBlk"], 16) & 0x7FFF_FFFF,
+        "threads": threading.active_count(),
+        "collecting": gc.isenabled(),
+        "imported": sorted(name for name in sys.modules if name.startswith("shoal.")),
+    }

@@ -1,0 +1,82 @@
+"""A scripted mind behind a provider's protocol, for a lead and teammates in several processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+import shoal
+from shoal.core.messages import ToolUse
+from shoal.testing import MockServer, messages_server
+from shoal.testing.replies import Body, Sayable
+
+Line: TypeAlias = Sayable | Callable[[Body], Sayable]
+_NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
+
+
+def speaker(body: Body) -> str:
+    # Chat Completions have the system prompt among the messages.
+    systems = [m["content"] for m in body["messages"] if m["role"] in ("system", "developer")]
+    found = _NAME.search(text_of(body.get("system") or systems))
+    return found.group(1) if found else "lead"
+
+
+def text_of(content: Any) -> str:
+    """All text of a content, tool results included."""
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if isinstance(content, dict):
+        return text_of(content.get("text") or content.get("content") or "")
+    return "\n".join(text_of(each) for each in content)
+
+
+def said_to(body: Body) -> str:
+    """What came last."""
+    return text_of(body["messages"][-1]["content"])
+
+
+def everything(body: Body) -> str:
+    return "\n".join(text_of(message["content"]) for message in body["messages"])
+
+
+def request_id(body: Body) -> str:
+    found: list[str] = re.findall(r'"request_id": "([^"]+)"', everything(body))
+    return found[-1]
+
+
+def approve(body: Body) -> ToolUse:
+    answer = {"type": "shutdown_response", "request_id": request_id(body), "approve": True}
+    return ToolUse(id="approve", name="SendMessage", input={"to": "team-lead", "message": answer})
+
+
+def mind(**parts: Sequence[Line]) -> Callable[[Body], Sayable]:
+    """Each says its part line by line, and its last line again and again."""
+
+    def think(body: Body) -> Sayable:
+        part = parts[speaker(body)]
+        spoken = sum(message["role"] == "assistant" for message in body["messages"])
+        line = part[min(spoken, len(part) - 1)]
+        return line(body) if callable(line) else line
+
+    return think
+
+
+@asynccontextmanager
+async def provider(monkeypatch: pytest.MonkeyPatch, **parts: Sequence[Line]) -> AsyncIterator[MockServer]:
+    """Asked by every process that is started from here on."""
+    async with messages_server(mind(**parts)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+        yield server
+
+
+def opened(tmp_path: Path, **options: Any) -> shoal.Session:
+    given = {"skip_permissions": True, "settings": '{"shoal": {"teammate_mode": "process"}}'}
+    return shoal.open(cwd=tmp_path, model="anthropic:claude-sonnet-4-5", **{**given, **options})
