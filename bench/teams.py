@@ -1,4 +1,4 @@
-"""Teams in one process: how soon a teammate wakes, what a thousand of them hold, and what they get done."""
+"""Teams: how soon a teammate wakes, what a thousand of them hold, and what they get done."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from statistics import median, quantiles
-from typing import Any
 
 from msgspec import Struct
 
 import shoal
 from bench.children import SOURCES, run
 from bench.figures import Figure, Section
-from bench.over_http import ours
 from bench.subject import empty_home
 from bench.team_crowd import quiet
 from bench.timing import Spent
 from shoal.app.session import Session
 
-KINDS: dict[str, dict[str, Any]] = {"in-process": {}}
-"""Kinds of teammates, and Shoal's settings that make them so."""
+KINDS = ("in-process", "process")
+"""Where teammates run, as the setting `teammate_mode` names it."""
 _WAKE = {"in-process": 2.5}
 _SPAWNS = {"in-process": 200.0}
+_MODEL = "anthropic:claude-sonnet-4-5"
 _TEAM = "crew"
 _WARM_UP = 10
 
@@ -64,9 +63,9 @@ async def _over_http(kind: str, size: Size) -> list[Figure]:
     woken = f"{kind}: mail from outside → request"
     started = f"{kind}: {size.spawns} spawns → last one's request"
     return [
-        _shown(f"{woken}, p50", median(wakes) * 1e3, _WAKE[kind]),
+        _shown(f"{woken}, p50", median(wakes) * 1e3, _WAKE.get(kind)),
         _shown(f"{woken}, p95", quantiles(wakes, n=20)[18] * 1e3),
-        _shown(started, median(spawns) * 1e3, _SPAWNS[kind]),
+        _shown(started, median(spawns) * 1e3, _SPAWNS.get(kind)),
     ]
 
 
@@ -106,9 +105,10 @@ async def _team(kind: str, members: int) -> AsyncIterator[_Outside]:
             env={**os.environ, "PYTHONPATH": SOURCES},
         )
         outside = _Outside(process)
-        model = ours("messages", await outside.line())
-        settings = json.dumps({"shoal": {"fan_out_preview": None, **KINDS[kind]}})
-        async with shoal.open(cwd=root, model=model, skip_permissions=True, settings=settings) as session:
+        # As other processes find it, too; the environment is put back with the home.
+        os.environ.update(ANTHROPIC_BASE_URL=await outside.line(), ANTHROPIC_API_KEY="bench")
+        settings = json.dumps({"shoal": {"fan_out_preview": None, "teammate_mode": kind}})
+        async with shoal.open(cwd=root, model=_MODEL, skip_permissions=True, settings=settings) as session:
             await quiet(session, "Make a team.")
             outside.spawned = float(json.loads(await outside.line()))
             async with asyncio.TaskGroup() as tasks:

@@ -138,6 +138,7 @@ def test_teams_are_shown_with_their_wakes_their_spawns_and_a_large_one():
     for row in (
         "in-process: mail from outside → request, p50",
         "in-process: 2 spawns → last one's request",
+        "process: mail from outside → request, p95",
         "3 members do 9 tasks ",
         "3 members do 9 tasks: peak, MB",
         "an idle member, of 3, KB",

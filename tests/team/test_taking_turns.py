@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import fleet
 from cast import Gate, all_turns, recorded, use
-from shoal.core.events import MemberWoken
+from shoal.core.events import Event, MemberRested, MemberWoken, ToolStarted
 from shoal.core.requests import Request
 from shoal.testing.clock import settle
 from troupe import home, last_words, member, opened, results, tell, troupe
@@ -109,3 +110,43 @@ async def test_who_was_written_to_works_when_the_other_rests_and_who_is_stopped_
         assert session.agent.purse.tree.running == 0
     (only,) = heard
     assert "for bob" in only
+
+
+@pytest.mark.spec("USR-01", "BCK-01")
+async def test_members_in_processes_of_their_own_take_turns_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    wait = use("Bash", "b1", command=f"until [ -e {go} ]; do sleep 0.02; done", description="wait")
+    settings = json.dumps({"shoal": {"max_concurrent": 1, "teammate_mode": "process"}})
+    waiting = asyncio.Event()
+
+    def see(event: Event) -> None:
+        if isinstance(event, ToolStarted) and event.agent == "ann@crew":
+            waiting.set()
+
+    async with (
+        fleet.provider(
+            monkeypatch,
+            lead=[CREATE, member("ann"), member("bob"), "Wait.", "End."],
+            ann=[wait, "ann ends"],
+            bob=["bob ends"],
+        ) as server,
+        fleet.opened(tmp_path, settings=settings) as session,
+    ):
+        session.watch(see)
+        async with asyncio.timeout(60):
+            async for _ in session.run("Go."):
+                pass
+            await waiting.wait()
+            assert "bob" not in [fleet.speaker(request.body) for request in server.requests]
+            go.touch()
+            await all_turns(session, None)
+        assert session.agent.purse.tree.running == 0
+    turns = [event for event in recorded(session) if isinstance(event, (MemberWoken, MemberRested))]
+    assert [(type(event), event.agent) for event in turns] == [
+        (MemberWoken, "ann@crew"),
+        (MemberRested, "ann@crew"),
+        (MemberWoken, "bob@crew"),
+        (MemberRested, "bob@crew"),
+    ]
