@@ -57,6 +57,7 @@ class Member:
         self.outfit = outfit
         self.desk = desk
         self.agent = outfit.agent
+        self.id: AgentId = outfit.agent.identity.agent
         self.name = AgentName(outfit.agent.identity.name)
         self.state: MemberState = "created"
         self.claiming = False
@@ -71,10 +72,6 @@ class Member:
         """To shut down, not answered yet."""
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
-
-    @property
-    def id(self) -> AgentId:
-        return self.agent.identity.agent
 
     @property
     def started(self) -> AgentStarted:
