@@ -77,6 +77,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -215,6 +216,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -268,7 +270,9 @@ def _between_agents(
 ) -> AgentsRecord:
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
-    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    between = AgentsRecord(
+        home, clock=options.clock, ids=ids.branch(), report=session.note, keeps_keys=options.persist
+    )
     leave.push_async_callback(between.aclose)
     return between
 

@@ -45,6 +45,10 @@ class Mailboxes(Protocol):
         """Those whose inbox may hold what they have not seen; who waits for the rest has seen all of it."""
         ...
 
+    def is_foreign(self, owner: AgentName) -> bool:
+        """Whether its inbox was made for another program."""
+        ...
+
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         """All mail ever delivered: consumed mail in about the order it was consumed, then the unread."""
         ...
@@ -139,6 +143,10 @@ class Record(Protocol):
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
+
+    def key(self, team: TeamName) -> bytes:
+        """What the team's own processes sign their mail with; it goes with the team."""
+        ...
 
     async def forget(self, team: TeamName) -> None:
         """Let go of what was open of a team that is deleted."""

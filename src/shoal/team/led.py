@@ -16,12 +16,15 @@ from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
+from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
+from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
@@ -47,11 +50,14 @@ class LedTeam:
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
         self._colors = {member.name: member.color for member in team.members}
-        self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids)
+        key = on.record.key(team.name)
+        self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids, seal=Seal(team.name, key))
+        verifier = Verifier(team.name, key, trusted=ForeignPrograms(boxes), policy=on.trust_unsigned)
         self._board = on.record.board(team.name)
         self._room = Mailroom(boxes, on.clock, on.note)
+        self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
-        self._joiner = Joiner(on, team, self.office)
+        self._joiner = Joiner(on, team, self.office, verifier)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
         self._leaving = 0
@@ -62,7 +68,7 @@ class LedTeam:
 
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
-        pump = self._room.pump(LEAD_NAME, self._lead_mail.bring, delivered)
+        pump = self._door.pump(LEAD_NAME, LEAD, self._lead_mail.bring, delivered)
         for chore in (pump, self._room.mark_what_is_settled(), self._activity.keep(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
@@ -151,7 +157,8 @@ class LedTeam:
 
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
-        self._room.settled(item.id)
+        owner = LEAD_NAME if item.to == LEAD else AgentName(item.to.removesuffix(f"@{self.name}"))
+        self._room.settled(item.id, owner)
         self.changed()
 
     # Ending
@@ -227,6 +234,7 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+        self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
         await self._room.flush()
@@ -238,7 +246,7 @@ class LedTeam:
     @property
     def working(self) -> bool:
         # Those at work are asked first: the rest of a large team need not be looked at while there are any.
-        if self._leaving or self._activity.at_work:
+        if self._leaving or self._door.asking or self._activity.at_work:
             return True
         return any(post.member.is_busy for post in self._posts.values())
 
@@ -273,7 +281,7 @@ class LedTeam:
         return AgentId(agent_id(name, self.name))
 
     def settled(self, mail: str) -> None:
-        self._room.settled(mail)
+        self._room.settled(mail, LEAD_NAME)
 
     def show_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity.show(name, active=active)
@@ -299,7 +307,7 @@ class LedTeam:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
         self._on.emit(member.started)
         if isinstance(member, Member):
-            pump = self._room.pump(member.name, member.bring, delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, delivered)
             post.pump = self._tasks.create_task(pump)
         post.life = self._tasks.create_task(self._live(post))
         self.changed()

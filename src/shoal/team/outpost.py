@@ -19,9 +19,12 @@ from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Team
+from shoal.core.signing import Seal
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
 from shoal.team.activity import Activity
+from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
@@ -72,6 +75,11 @@ class Outpost(OutpostTools):
         self._pings: asyncio.TaskGroup | None = None
         self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note)
         self._activity = Activity(on.record.rosters, membership.team, on.clock, on.note)
+        # Another program that started this process has no key of ours, and is its lead all the same.
+        self._key = None if membership.link is None else on.record.key(membership.team)
+        trusted = (LEAD_NAME,) if self._key is None else ForeignPrograms(on.record.mailboxes(membership.team))
+        self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
+        self._door = Doorkeeper(on, self._room, self._verifier, self.changed)
         self._member: Member | None = None
         self.permit: Callable[[Suggestion], None] = lambda _: None
         """Told what a person has answered for the whole session."""
@@ -91,6 +99,7 @@ class Outpost(OutpostTools):
             {each.name: each.color for each in team.members},
             clock=self._on.clock,
             ids=self._on.ids,
+            seal=None if self._key is None else Seal(team.name, self._key),
         )
         member = self._member = await self._made(team, entered)
         if self._link is not None:
@@ -101,7 +110,7 @@ class Outpost(OutpostTools):
         async with asyncio.TaskGroup() as tasks:
             self._pings = tasks
             life = self._life = tasks.create_task(member.live())
-            pump = self._room.pump(member.name, member.bring, member.outfit.delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, member.outfit.delivered)
             usual = (pump, self._room.mark_what_is_settled(), self._activity.keep())
             chores = [tasks.create_task(chore) for chore in usual]
             if self._link is not None:
@@ -174,7 +183,7 @@ class Outpost(OutpostTools):
         return member.agent if member is not None and member.id == agent else None
 
     def entered(self, item: Item) -> None:
-        self._room.settled(item.id)
+        self._room.settled(item.id, self._is.name)
         self.changed()
 
     @property
@@ -213,7 +222,7 @@ class Outpost(OutpostTools):
 
     async def _made(self, team: Team, entered: Entered) -> Member:
         on, name = self._on, entered.name
-        joiner = Joiner(on, team, self.office)
+        joiner = Joiner(on, team, self.office, self._verifier)
         desk = MailDesk(name, team.name, self.office, on.desk, self._withdrawn)
         newcomer = await joiner.newcomer(entered, self._is.mode, desk, self._is.call)
         order, board = self._is.order, on.record.board(team.name)
@@ -262,7 +271,7 @@ class Outpost(OutpostTools):
 
     def _has_work(self, member: Member) -> bool:
         at_work = member.state in ("running", "created") or member.claiming
-        return at_work or bool(self._on.queue.size(member.id))
+        return at_work or bool(self._on.queue.size(member.id)) or self._door.asking > 0
 
     async def _put_away(self, member: Member) -> KeptWork | None:
         try:

@@ -125,6 +125,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
+    """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()

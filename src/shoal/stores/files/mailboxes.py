@@ -73,6 +73,9 @@ class FileMailboxes:
         boxes = self._boxes
         return [owner for owner in owners if (box := boxes.get(owner)) is None or not box.is_still]
 
+    def is_foreign(self, owner: AgentName) -> bool:
+        return self._box(owner).is_foreign
+
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         return await self._box(owner).history()
 
