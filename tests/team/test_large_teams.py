@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from cast import Gate, all_turns, recorded, use
+from shoal.app.turn import Turn
 from shoal.core.clock import SystemClock
 from shoal.core.events import MemberRested, MemberWoken
 from shoal.core.ids import Ids
@@ -103,7 +104,12 @@ async def test_two_hundred_members_do_two_thousand_tasks_each_exactly_once(tmp_p
     session = opened(tmp_path, ScriptedModel(minds.think), tools=[planning(waits_for)], settings=settings)
     async with session:
         session.watch(see)
-        await all_turns(session)
+        async with asyncio.timeout(200):
+            turn: Turn | None = session.run("Begin.")
+            while turn is not None:
+                async for _ in turn:
+                    pass
+                turn = await session.next_turn()
         owners = {}
         for number in waits_for:
             task = json.loads((home() / "tasks" / "crew" / f"{number}.json").read_text())
