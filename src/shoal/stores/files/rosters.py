@@ -26,6 +26,8 @@ CONFIG = "config.json"
 _DELETING = "deleting"
 """Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
 _SPAWNED = "spawned"
+_STAGED = "roster.staged"
+"""Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
 _UNCHANGEABLE = frozenset({"agent_id", "name", "joined_at"})
 
 
@@ -185,7 +187,8 @@ class FileRosters:
                 def write(changed: Team) -> None:
                     held.confirm()
                     after = found.changed(changed)
-                    directory.replace(CONFIG, after.content)
+                    own.write_again(_STAGED, after.content)
+                    own.swap(_STAGED, directory, CONFIG)
                     self._latest[name] = after
 
                 yield found, write
