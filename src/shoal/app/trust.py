@@ -154,6 +154,7 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
         yield "plan_approver"
     if _TRUSTING.index(own.trust_unsigned_mail) > _TRUSTING.index(person.trust_unsigned_mail):
         yield "trust_unsigned_mail"
+    yield "teammate_programs"
     yield from raised_limits(own, person)
 
 

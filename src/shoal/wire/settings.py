@@ -117,6 +117,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a teammate has to answer a request to shut down before it is ended."""
     teammate_mode: TeammateMode = "auto"
     """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    split_panes: bool = True
+    """Whether panes are split off the lead's window; else each gets a window of its own."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: for each agent type the words that start one."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
