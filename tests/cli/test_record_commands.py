@@ -60,6 +60,18 @@ async def test_an_owner_named_by_a_person_gets_the_assignment(shoal: Program, te
     assert mail["from"] == "user"
 
 
+@pytest.mark.spec("TSK-06")
+async def test_an_owner_hears_that_a_person_completed_what_its_task_waited_for(
+    shoal: Program, team: str
+) -> None:
+    await shoal("task", "add", "Lay the beams")
+    await shoal("task", "add", "Lay the tiles", "--blocked-by", "1")
+    await shoal("task", "update", "2", "--owner", "alice")
+    await shoal("task", "update", "1", "--status", "completed")
+    given, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
+    assert json.loads(given["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
+
+
 async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: Program, team: str, home: Path) -> None:
     assert (await shoal("inbox", "send", "alice", "Stop at noon.")).text == "Sent to alice.\n"
     assert (await shoal("inbox", "send", "alice", "-", stdin=b"two\nlines\n")).code == 0
@@ -77,11 +89,11 @@ async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: Program, team: s
 
 
 async def test_teams_are_listed_shown_and_removed(shoal: Program, team: str, home: Path) -> None:
-    assert "roof  2        1" in (await shoal("team", "ls")).text
+    assert "roof  died  0        1     0 open" in (await shoal("team", "ls")).text
     assert (await shoal("team", "ls", "--json")).lines[-1][0]["members"][1]["name"] == "alice"
     shown = (await shoal("team", "show")).text
     assert "Builds a roof" in shown
-    assert "alice      active" in shown
+    assert "● alice  cut off\n" in shown
     busy = await shoal("team", "rm", "roof", "--yes")
     assert (busy.code, "alice" in busy.err, "--force" in busy.err) == (1, True, True)
     assert (await shoal("team", "rm", "roof")).code == 2  # nobody to ask

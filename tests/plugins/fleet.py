@@ -46,6 +46,10 @@ def everything(body: Body) -> str:
     return "\n".join(text_of(message["content"]) for message in body["messages"])
 
 
+def asked_of(server: MockServer, name: str) -> list[Body]:
+    return [request.body for request in server.requests if speaker(request.body) == name]
+
+
 def request_id(body: Body) -> str:
     found: list[str] = re.findall(r'"request_id": "([^"]+)"', everything(body))
     return found[-1]

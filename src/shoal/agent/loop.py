@@ -91,7 +91,7 @@ async def _rounds(agent: Agent) -> Ended:
 
         if agent.halted:
             return Ended(reason="blocked", text="".join(parts), requests=requests, detail=agent.halted)
-        came, _ = await _arrived(agent)
+        came, _ = await _arrived(agent, resting=not calls)
         if came or (not calls and await sent_back(agent, "".join(parts), returns)):
             parts.clear()
             returns = 0 if came else returns + 1
@@ -100,10 +100,10 @@ async def _rounds(agent: Agent) -> Ended:
         cuts = 0
 
 
-async def _arrived(agent: Agent) -> tuple[bool, str]:
+async def _arrived(agent: Agent, *, resting: bool = False) -> tuple[bool, str]:
     """Whether anything came, which is in the conversation then; why a hook kept something out of it."""
     came, lost = False, ""
-    while (item := agent.inlet.take()) is not None:
+    while (item := agent.inlet.take(resting=resting and not came)) is not None:
         erased = await enter_item(agent, item)
         came, lost = came or erased is None, erased or lost
     return came, lost

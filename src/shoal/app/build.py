@@ -15,6 +15,7 @@ from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
+from shoal.app.assisting import added_prompt, assists
 from shoal.app.berths import Shore
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked
@@ -80,6 +81,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -92,6 +94,8 @@ class Parts(Struct, kw_only=True):
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None
     """What an earlier process of this session did not come to do."""
+    assistant: bool
+    """Whether the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -103,10 +107,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
-    remarks, coordinator = checked(settings, cwd), coordinates(options, settings)
+    remarks = checked(settings, cwd)
+    coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
-    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
-    ids = Ids(options.seed)
+    definitions, ids = definitions_for(cwd=cwd, home=settings.home, given=given), Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
@@ -139,8 +143,13 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     tools |= all_tools(
         reach.shells,
         between,
-        (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
+        (
+            *plan_tools(plans.of),
+            *schedule_tools(timetable, attended=options.attended or assistant),
+            *options.tools,
+        ),
         acceptance.of_task,
+        nested_teams=settings.own.team_depth > 1,
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
@@ -164,6 +173,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             hooks=hooks,
             plans=plans,
             coordinator=coordinator,
+            assistant=assistant,
             acceptance=acceptance,
             shore=Shore(
                 cwd=cwd,
@@ -187,7 +197,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             clock=options.clock,
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
-            also=options.append_system_prompt,
+            also=added_prompt(options, assistant=assistant),
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
         conversation=Conversation(
@@ -225,6 +235,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -234,6 +245,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         left_over=left,
+        assistant=assistant,
         turns_before=max(history.turns, left.turns if left else 0),
         notes=(
             *settings.warnings,
@@ -288,7 +300,8 @@ def _hooks(
         transcript=str(history.transcript) if options.persist else "",
         project=project,
     )
-    hooks.add(configured.hooks)
+    if options.begun is not None:
+        hooks.add(configured.hooks)
     hooks.problems = configured.problems
     return hooks
 
@@ -298,7 +311,9 @@ def _between_agents(
 ) -> AgentsRecord:
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
-    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    between = AgentsRecord(
+        home, clock=options.clock, ids=ids.branch(), report=session.note, keeps_keys=options.persist
+    )
     leave.push_async_callback(between.aclose)
     return between
 

@@ -52,8 +52,6 @@ class Occasions:
 
     def begin(self, *, resumed: bool) -> None:
         """The session is up. Nobody waits for its hooks before the first turn."""
-        if self._options.begun is None:
-            return
         self._begun = True
         hooks = self._lead.hooks
         if hooks.wants("SessionStart"):

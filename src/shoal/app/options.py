@@ -36,6 +36,8 @@ class Options(Struct, frozen=True, kw_only=True):
     append_system_prompt: str | None = None
     coordinator: bool | None = None
     """Whether the lead only starts, tells and stops agents; what is configured when None."""
+    assistant: bool | None = None
+    """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     tools: Sequence[Tool] = ()
@@ -43,7 +45,7 @@ class Options(Struct, frozen=True, kw_only=True):
     hooks: Mapping[str, Sequence[Any]] | None = None
     """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
     begun: Literal["startup", "clear"] | None = "startup"
-    """How the session came to be, for hooks; None for one that is only looked at, of which none hears."""
+    """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """For the whole session with all its agents, what it spent before it was resumed included."""

@@ -354,6 +354,7 @@ class Outfitting:
                 depth=facts.depth,
             ),
             seat,
+            facts.mode,
         )
         permissions = _permissions(plan)
         whose = Whose(

@@ -13,6 +13,13 @@ from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.roster import BackendType
 
+MARKS = {
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "cli",
+}
+"""In the environment of every agent. Who it is never stands there."""
+
 
 class Papers(Struct, frozen=True, kw_only=True):
     """Who a teammate's process is, as its command line says it to ours and to foreign programs alike."""
@@ -121,6 +128,15 @@ class Pane(Struct, frozen=True, kw_only=True):
     split: bool = True
 
 
+class PaneEnd(Struct, frozen=True, kw_only=True):
+    """How a pane went away."""
+
+    status: int | None = None
+    """Of what ran in it, negative for a signal; None where the pane was closed, or nobody knows."""
+    all_gone: bool = False
+    """Every pane of this program went with it: its server ended."""
+
+
 class Panes(Protocol):
     """A program that shows panes. Raises `ProcessError`, saying what is missing and what to do."""
 
@@ -138,6 +154,14 @@ class Panes(Protocol):
         ...
 
     async def alive(self, pane: str) -> bool: ...
+
+    def pid(self, pane: str) -> int:
+        """Of what runs in it: the leader of its process group."""
+        ...
+
+    async def over(self, pane: str) -> PaneEnd:
+        """Until it is gone, whoever closed it."""
+        ...
 
     async def aclose(self) -> None:
         """Close what `open` made, and nothing else."""

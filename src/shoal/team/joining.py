@@ -22,11 +22,11 @@ from shoal.runs.greeting import greeted
 from shoal.runs.outfit import Newcomer, Outfit, Seat
 from shoal.runs.witness import Witness
 from shoal.team.afar import Afar
+from shoal.team.authenticity import Verifier
 from shoal.team.footing import Footing
 from shoal.team.mail_desk import MailDesk
 from shoal.team.office import Office
 from shoal.team.prompts import section
-from shoal.wire.bodies import body_of
 
 DeskOf: TypeAlias = Callable[[AgentName], MailDesk]
 _MODES: dict[str, Mode] = {
@@ -62,13 +62,16 @@ def wished_name(text: str) -> AgentName:
 class Joiner:
     """Enters members of one team: in the roster, with an inbox, and their prompt in it as first message."""
 
-    def __init__(self, on: Footing, team: Team, office: Office) -> None:
+    def __init__(self, on: Footing, team: Team, office: Office, verifier: Verifier) -> None:
         self._on = on
         self._team = team
         self._office = office
+        self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        match self._on.purse.start(kind, 1, again=again):
+        """A member; it counts among those that run at once while it works, another program always."""
+        idle = not self._on.elsewhere.foreign(kind)
+        match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:
@@ -169,8 +172,9 @@ class Joiner:
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
         boxes = self._on.record.mailboxes(self._team.name)
-        asked = [body_of(mail) for mail in await boxes.history(entered.name)]
-        answers = [body_of(mail) for mail in await boxes.history(LEAD_NAME)]
+        obeyed = self._verifier.obeyed
+        asked = [obeyed(mail, entered.name) for mail in await boxes.history(entered.name)]
+        answers = [obeyed(mail, LEAD_NAME) for mail in await boxes.history(LEAD_NAME)]
         answered = {
             body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
         }
@@ -196,6 +200,7 @@ class Joiner:
                 section=section(team, entered.name),
                 desk=desk,
                 form=self._on.form,
+                leads=self._on.nests,
             ),
         )
 
@@ -207,4 +212,4 @@ def closing(outfit: Outfit, witness: Witness) -> Outfit:
         witness.close()
         return await outfit.finish()
 
-    return replace(outfit, finish=finish)
+    return replace(outfit, finish=finish, witness=witness)

@@ -17,16 +17,16 @@ from shoal.core.bodies import (
 )
 from shoal.core.decisions import Mode
 from shoal.core.errors import ShoalError
-from shoal.core.ids import LEAD, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
+from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
 from shoal.team.letters import idle_letter, plain, shown
 from shoal.team.mail_desk import permission_answer, suggestions_of
 from shoal.team.office import Office
 from shoal.tools.plan import digest_of
-from shoal.wire.bodies import body_of
 
 
 class Company(Protocol):
@@ -44,7 +44,9 @@ class Company(Protocol):
         """By its notice, which is all that a foreign program says of how it stands."""
         ...
 
-    def settled(self, mail: str) -> None: ...
+    def settled(self, mail: str) -> None:
+        """Mail to the lead."""
+        ...
 
     def changed(self) -> None: ...
 
@@ -67,9 +69,9 @@ class LeadMail:
     def holds(self) -> bool:
         return bool(self._held)
 
-    async def bring(self, mail: Mail) -> bool:
+    async def bring(self, received: Received) -> bool:
         """Whether it is settled with that."""
-        body = body_of(mail)
+        mail, body = received.mail, received.body
         match body:
             case IdleNotification():
                 self._idle(mail, body)
@@ -79,7 +81,7 @@ class LeadMail:
                 mail.sender, body.request_id, mail.timestamp
             ):
                 if self._on.approver() == "lead":
-                    self._wake(shown(mail, body).item(mail.id, LEAD))
+                    self._wake(shown(mail, body).item(mail.id, self._on.leader))
                 else:
                     self._ask(mail, body)
             case PermissionRequest() | PlanApprovalRequest():
@@ -89,12 +91,13 @@ class LeadMail:
                 return True
             case ShutdownRejected(request_id=request):
                 self._company.refused_to_end(mail.sender, request)
-                self._wake(shown(mail, body).item(mail.id, LEAD))
+                self._wake(shown(mail, body).item(mail.id, self._on.leader))
             case None:
-                self._reported.add(mail.sender)
-                self._wake(plain(mail).item(mail.id, LEAD))
+                if received.believed and not mail.fyi:
+                    self._reported.add(mail.sender)
+                self._wake(plain(mail, believed=received.believed).item(mail.id, self._on.leader))
             case _:
-                self._wake(shown(mail, body).item(mail.id, LEAD))
+                self._wake(shown(mail, body).item(mail.id, self._on.leader))
         return False
 
     def _is_waited_for(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> bool:
@@ -113,8 +116,13 @@ class LeadMail:
         if asking is not None:
             asking.cancel()
 
+    def close(self) -> None:
+        """Nobody hears an answer any more; the requests stay unread."""
+        for request in tuple(self._asking):
+            self._asking.pop(request).cancel()
+
     def _idle(self, mail: Mail, body: IdleNotification) -> None:
-        item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, LEAD)
+        item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, self._on.leader)
         self._reported.discard(mail.sender)
         self._company.is_idle(mail.sender)
         if body.idle_reason == "failed":
@@ -124,7 +132,8 @@ class LeadMail:
             self._company.changed()
 
     def _wake(self, item: Item) -> None:
-        self.release()
+        if item.wakes:
+            self.release()
         self._on.queue.put(item)
         self._company.changed()
 
@@ -142,7 +151,8 @@ class LeadMail:
             self._on.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
             # Withdrawn: who asked does not wait any more. The task itself is at its end.
-            self._company.settled(mail.id)
+            if body.request_id in self._asking:
+                self._company.settled(mail.id)
             raise
         finally:
             self._asking.pop(body.request_id, None)

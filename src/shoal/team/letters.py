@@ -34,19 +34,25 @@ class Letter(Struct, frozen=True, kw_only=True):
     rank: int
     by: Speaker
     text: str
+    wakes: bool = True
 
     def item(self, ident: str, to: AgentId) -> Item:
-        return Item(id=ident, to=to, content=(Text(text=self.text),), by=self.by, rank=self.rank)
+        content = (Text(text=self.text),)
+        return Item(id=ident, to=to, content=content, by=self.by, rank=self.rank, wakes=self.wakes)
 
 
-def plain(mail: Mail) -> Letter:
-    """Words, whatever they look like."""
+def plain(mail: Mail, *, believed: bool = True) -> Letter:
+    """Words, whatever they look like; where they may be from anybody, nobody's in particular."""
+    if not believed:
+        said = message_from(mail.sender, mail.text, summary=mail.summary or "", verified=False)
+        return Letter(rank=RANK_PEER, by="agent", text=said)
     if mail.sender == PERSON:
         return Letter(rank=RANK_PERSON, by="person", text=mail.text)
     return Letter(
         rank=RANK_LEAD if mail.sender == LEAD_NAME else RANK_PEER,
         by="agent",
         text=message_from(mail.sender, mail.text, summary=mail.summary or "", color=mail.color),
+        wakes=not mail.fyi,
     )
 
 

@@ -37,6 +37,12 @@ class SetPermissionMode(Command, frozen=True, tag="set_permission_mode"):
     mode: Mode
 
 
+class SetDelegate(Command, frozen=True, tag="set_delegate"):
+    """Hold the lead to giving work out, or give it all its tools back."""
+
+    on: bool
+
+
 class Status(Command, frozen=True, tag="status"): ...
 
 
@@ -48,6 +54,13 @@ class StopTask(Command, frozen=True, tag="stop_task"):
     """End one agent, by id or name, or one background shell."""
 
     task_id: str
+
+
+class ShutDown(Command, frozen=True, tag="shut_down"):
+    """Ask a teammate to end, and end it after the grace; answered when it is gone."""
+
+    name: str
+    reason: str = ""
 
 
 class StopAgents(Command, frozen=True, tag="stop_agents"):

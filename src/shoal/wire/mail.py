@@ -31,6 +31,9 @@ class _Form(Struct, rename={"sender": "from"}, gc=False):
     summary: str | None = None
     color: str | None = None
     msg_id: str | None = None
+    fyi: Any = None
+    """Shoal's own, true for what wakes nobody; whatever another program means by it is passed over."""
+    shoal_sig: str | None = None
 
 
 _decode_forms = msgspec.json.Decoder(list[_Form]).decode
@@ -101,7 +104,7 @@ def read_entry(raw: bytes) -> Entry | Rejected:
 
 
 def entry_bytes(mail: Mail) -> bytes:
-    """A new entry, on one line. The fields of early 2026 and `msg_id`; every reader takes those."""
+    """A new entry, on one line. The fields of early 2026 and `msg_id`, which every reader takes, and ours."""
     fields: dict[str, Any] = {
         "from": mail.sender,
         "text": mail.text,
@@ -112,7 +115,11 @@ def entry_bytes(mail: Mail) -> bytes:
         fields["summary"] = mail.summary
     if mail.color is not None:
         fields["color"] = mail.color
+    if mail.fyi:
+        fields["fyi"] = True
     fields["msg_id"] = mail.id
+    if mail.signature is not None:
+        fields["shoal_sig"] = mail.signature
     return dump(fields)
 
 
@@ -146,6 +153,8 @@ def _mail(form: _Form, seen: dict[str, int]) -> Mail:
         read=form.read,
         summary=form.summary,
         color=form.color,
+        fyi=form.fyi is True,
+        signature=form.shoal_sig,
     )
 
 

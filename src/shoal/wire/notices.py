@@ -14,6 +14,16 @@ NO_REPORT = "(The agent ended without a report.)"
 _ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _FILES_NAMED = 5
 _COMMAND_SHOWN = 200
+_REMINDER = "<system-reminder>"
+
+
+def reminder(text: str) -> str:
+    """The runtime's own words, which nobody else can say in this form."""
+    return f"{_REMINDER}\n{text}\n</system-reminder>"
+
+
+def is_reminder(text: str) -> bool:
+    return text.startswith(_REMINDER)
 
 
 def task_notification(completion: Completion) -> str:
@@ -132,11 +142,14 @@ def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
     )
 
 
-def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:
-    """A message of one agent to another."""
+def message_from(
+    sender: str, text: str, *, summary: str = "", color: str | None = None, verified: bool = True
+) -> str:
+    """A message of one agent to another. That it is not verified stands where no text reaches."""
+    doubt = "" if verified else ' verified="no"'
     about = f" summary={quoteattr(neutral(summary))}" if summary else ""
     paint = f" color={quoteattr(color)}" if color else ""
     return (
-        f"<teammate-message teammate_id={quoteattr(sender)}{paint}{about}>\n"
+        f"<teammate-message teammate_id={quoteattr(sender)}{doubt}{paint}{about}>\n"
         f"{neutral(text)}\n</teammate-message>"
     )

@@ -101,6 +101,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Agents that may be started at once without asking a person first; null never asks."""
     coordinator: bool = False
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
+    assistant: bool = False
+    """Whether a session stays open for people and schedules; its agents then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
     agent_cwd: bool = False
@@ -115,8 +117,14 @@ class Own(Struct, frozen=True, kw_only=True):
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    team_depth: Count = 1
+    """How deep teams may nest: with 2, teammates may lead teams of their own."""
+    implicit_team: bool = False
+    """Whether an agent that the lead starts with a name, where there is no team, makes one and joins it."""
     teammate_mode: TeammateMode = "auto"
     """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    split_panes: bool = True
+    """Whether panes are split off the lead's window; else each gets a window of its own."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: for each agent type the words that start one."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
@@ -125,6 +133,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
+    """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
