@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from cast import use
+from cast import recorded, use
 from hook_rig import PLACES, TEAMMATES, Log, Stage, opening_words, results, says, settings, specific, staged
+from shoal.core.events import MemberRested, Noted
 from shoal.core.hooks import IN_A_ROW
 
 everywhere = pytest.mark.parametrize("place", PLACES)
@@ -238,6 +240,29 @@ async def test_an_idle_teammate_is_sent_back_to_work_and_not_for_ever(
         assert len(stage.asked) == len(log.lines()) == IN_A_ROW + 1
         who(stage, log.lines()[0])
     assert (log.lines()[0]["teammate_name"], log.lines()[0]["team_name"]) == ("ann", "crew")
+
+
+@pytest.mark.spec("USR-13", "HOK-01")
+@pytest.mark.parametrize("place", TEAMMATES)
+async def test_what_a_person_says_to_a_teammate_can_be_erased_and_is_no_failure(
+    place: str, project: Path, monkeypatch: MP, log: Log
+) -> None:
+    erases = log.keeping(f"case $(tail -n 1 '{log.path}') in *secret*) echo no keys >&2; exit 2;; esac")
+    async with staged(place, project, monkeypatch, ["done"], settings({"UserPromptSubmit": erases})) as stage:
+        await stage.play()
+        await stage.session.send("ann", "a secret")
+        async with asyncio.timeout(20):
+            await stage.session.agents_idle()
+        who(stage, log.lines()[-1])
+        assert len(stage.asked) == 1
+        events = recorded(stage.session)
+        assert {event.reason for event in events if isinstance(event, MemberRested)} == {"available"}
+        assert any("no keys" in event.text for event in events if isinstance(event, Noted))
+        await stage.session.send("ann", "be brief")
+        async with asyncio.timeout(20):
+            await stage.session.agents_idle()
+        assert "be brief" in str(stage.last["messages"])
+        assert "secret" not in str(stage.last["messages"])
 
 
 @pytest.mark.spec("USR-13", "HOK-03")

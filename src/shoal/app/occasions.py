@@ -73,7 +73,7 @@ class Occasions:
         for task in self._running:
             task.cancel()
         if self._begun and self._lead.hooks.wants("SessionEnd"):
-            await self._lead.hooks.run("SessionEnd", {"reason": self.ending})
+            await self._told("SessionEnd", {"reason": self.ending}, after=0)
 
     def _look(self, event: Event) -> None:
         match event:

@@ -239,6 +239,9 @@ class Member:
         prompt: Message | None = None
         for _ in range(IN_A_ROW + 1):
             ended = await run(self.agent, prompt, by="runtime")
+            if ended.reason == "blocked" and not self.agent.halted:
+                # What a person said to it was erased: there was nothing to do.
+                return Ended(reason="done", detail=ended.detail)
             if ended.reason != "done" or not self.agent.hooks.wants("TeammateIdle"):
                 return ended
             verdict = await told(self.agent, "TeammateIdle")
