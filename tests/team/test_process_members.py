@@ -15,7 +15,15 @@ import pytest
 import shoal
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, everything, opened, provider, said_to
-from shoal.core.events import AgentEnded, AgentStarted, Event, MemberRested, RequestSettled, ToolStarted
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    Event,
+    MemberRested,
+    Noted,
+    RequestSettled,
+    ToolStarted,
+)
 from shoal.core.questions import Allowed, Answer, Approved, ApprovePlan, Chosen, MayRun, Question
 from shoal.core.teams import Teammate
 from shoal.testing.replies import Body
@@ -301,3 +309,19 @@ async def test_what_no_other_process_can_have_is_refused(
         text = await all_turns(session)
         assert "nobody" in text
         assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+async def test_several_that_wait_for_an_idle_member_at_once_are_all_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=["Done."]),
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+        for _ in range(30):
+            # Each asks the member's process whether it is at rest.
+            await asyncio.wait_for(asyncio.gather(*(session.agents_idle() for _ in range(4))), 20)
+        told = [event.text for event in recorded(session) if isinstance(event, Noted)]
+        assert not any("has not answered" in text for text in told)
+        assert named(session, "ann").state == "idle"
