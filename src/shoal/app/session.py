@@ -362,7 +362,8 @@ class Session:
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
             if isinstance(parts.teams, SessionTeams):
-                await parts.teams.resume(self.id, parts.left_over.delivered)
+                left = parts.left_over
+                await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from contextlib import suppress
 
 from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
-from shoal.core.events import AgentEnded, Queued, WorkKept
+from shoal.core.events import AgentEnded, WorkKept
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
@@ -30,7 +30,7 @@ from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
+from shoal.team.obituary import Lost, approved, backend_of, completion, glimpse, obituary, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
@@ -58,7 +58,7 @@ class LedTeam:
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)
         self._posts: dict[AgentName, Post] = {}
-        self._leaving = 0
+        self._leaving: set[Post] = set()
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
         self._news = asyncio.Event()
@@ -100,27 +100,37 @@ class LedTeam:
         member, entered = await self._joiner.join_elsewhere(order, place, call)
         return self._heard(member), entered, ()
 
-    async def take_up(self, team: Team) -> None:
-        """Its members as an earlier process left them; one that was cut off at work goes on."""
+    async def take_up(self, team: Team) -> list[Lost]:
+        """Its members as an earlier process left them; one that was cut off at work goes on.
+
+        Those that could not be taken up, and are out of the team.
+        """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
         async with asyncio.TaskGroup() as starting:
-            for entered in team.members:
-                if entered.name != LEAD_NAME:
-                    starting.create_task(self._take_up(entered, held[entered.name]))
+            taken = [
+                starting.create_task(self._take_up(entered, held[entered.name]))
+                for entered in team.members
+                if entered.name != LEAD_NAME
+            ]
+        return [lost for task in taken if (lost := task.result()) is not None]
 
-    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> Lost | None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
             member, delivered = await self._taken_up(entered, held)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
+            await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-            return
+            why = f"it could not be taken up again: {refusal}"
+            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
+            agent = AgentId(entered.agent_id)
+            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
         self._begin(member, counted, delivered)
         if (asked := await self._joiner.asked_to_end(entered)) is not None:
             self.asked_to_end(member.name, asked)
+        return None
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...]
@@ -224,6 +234,12 @@ class LedTeam:
             self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
             await self._leave(post, Ending(status="killed", text="", detail=why))
 
+    async def _left(self, post: Post) -> None:
+        """Until the lead is told of one that ends already."""
+        with suppress(TimeoutError):
+            async with self._on.clock.deadline(KILL):
+                await post.gone.wait()
+
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
         posts = tuple(self._posts.values())
@@ -231,6 +247,8 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+            for post in tuple(self._leaving):
+                ending.create_task(self._left(post))
         self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
@@ -241,7 +259,7 @@ class LedTeam:
 
     @property
     def working(self) -> bool:
-        if self._leaving > 0 or self._door.asking > 0:
+        if self._leaving or self._door.asking > 0:
             return True
         return any(post.member.is_busy for post in self._posts.values())
 
@@ -349,7 +367,7 @@ class LedTeam:
         member = post.member
         if self._posts.pop(member.name, None) is None:
             return
-        self._leaving += 1
+        self._leaving.add(post)
         member.state = "shutdown"
         if post.pump is not None:
             post.pump.cancel()
@@ -362,12 +380,8 @@ class LedTeam:
             self._on.note(f"Not everything of {member.name} could be put away: {error}")
         finally:
             self._on.purse.ended(post.counted)
-            self._on.emit(AgentEnded(agent=member.id, completion=completion(self._on, post, end)))
-            if work is not None:
-                self._on.emit(WorkKept(agent=member.id, work=work))
-            if not post.silent:
-                self._tell_terminated(post, end, work)
-            self._leaving -= 1
+            self._tell_ended(post, end, work)
+            self._leaving.discard(post)
             post.gone.set()
             self.changed()
             if post.grace is not None and post.grace is not asyncio.current_task():
@@ -389,13 +403,16 @@ class LedTeam:
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             await self.office.post_body(name, LEAD_NAME, body)
 
-    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """As a turn of its own, not by mail; on the journal, so that it survives this process."""
-        text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
-        self._lead_mail.release()
-        self._on.queue.put(item)
+    def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
+        """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
+        member, done = post.member, completion(self._on, post, end)
+        notice = "" if post.silent else terminated(post, end, work)
+        self._on.emit(AgentEnded(agent=member.id, completion=done, notice=notice))
+        if work is not None:
+            self._on.emit(WorkKept(agent=member.id, work=work))
+        if notice:
+            self._lead_mail.release()
+            self._on.queue.put(obituary(done.id, notice))
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""

@@ -22,6 +22,7 @@ from shoal.core.identity import assume
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.record import TaskBoard
+from shoal.core.tasks import Task, mark_of
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending, ending, last_words
 from shoal.runs.outfit import Outfit
@@ -136,11 +137,11 @@ class Member:
             assert task is not None
             task.uncancel()
             self._close()
-            return Ending(status="killed", text=self._words(), detail=self.stopping)
+            return Ending(status="killed", text=self.words, detail=self.stopping)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             self._close()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
-            return Ending(status="failed", text=self._words(), detail=detail)
+            return Ending(status="failed", text=self.words, detail=detail)
 
     def interrupt(self, task: asyncio.Task[Any]) -> bool:
         """End its working period, not itself."""
@@ -166,9 +167,7 @@ class Member:
             claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
-                self._on.queue.put(
-                    task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
-                )
+                self._on.queue.put(task_letter(claim.task).item(told_of(claim.task), self.id))
         finally:
             self.claiming = False
             self._stage.changed()
@@ -190,17 +189,22 @@ class Member:
             task.uncancel()
             self._interrupting = False
             self._close()
-            reason, end = "interrupted", Ending(status="completed", text=self._words())
+            reason, end = "interrupted", Ending(status="completed", text=self.words)
         except StoreError:
             raise
         except ShoalError as error:
             self._close()
-            end = Ending(status="failed", text=self._words(), detail=str(error))
+            end = Ending(status="failed", text=self.words, detail=str(error))
         finally:
             self._in_turn = False
         if end.status == "failed":
             reason = "failed"
         await self.rest(reason, end)
+
+    @property
+    def rest_id(self) -> str:
+        """Of the notice that its working period is over: one for each last entry of its transcript."""
+        return f"rest-{self.agent.conversation.last or self._on.ids.short()}"
 
     async def rest(self, reason: IdleReason, end: Ending) -> None:
         """Tell the lead, once for each working period; then others see that it is idle."""
@@ -229,6 +233,7 @@ class Member:
                 failure_reason=end.detail or reason if reason == "failed" else None,
                 result=result or None,
             ),
+            ident=self.rest_id,
         )
         await self._stage.show_activity(self.name, active=False)
         self._on.emit(MemberRested(agent=self.id, reason=reason, detail=end.detail))
@@ -241,7 +246,9 @@ class Member:
         found = None if task is None else await self._board.get(task)
         return task if found is not None and found.status == "completed" else None
 
-    def _words(self) -> str:
+    @property
+    def words(self) -> str:
+        """What it said last."""
         return last_words(self.agent.conversation.messages)
 
     def _close(self) -> None:
@@ -252,9 +259,9 @@ class Member:
             return
 
 
-def told_of(task: TaskId, attempt: str) -> str:
-    """The id under which a member is told that it has taken a task."""
-    return f"task-{task}-{attempt}"
+def told_of(task: Task) -> str:
+    """The id under which a member is told that it has taken a task, whatever process it is told in."""
+    return f"task-{task.id}-{mark_of(task.attempt)}"
 
 
 async def _first(

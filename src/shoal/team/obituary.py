@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from shoal.core.agents import Completion, Glimpse, KeptWork
+from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
-from shoal.core.ids import LEAD
+from shoal.core.events import AgentEnded, AgentStarted
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.messages import Text
 from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
 from shoal.runs.endings import Ending
@@ -40,6 +45,49 @@ def completion(on: Footing, post: Post, end: Ending) -> Completion:
         detail=end.detail,
         duration_ms=round((on.clock.monotonic() - post.since) * 1000),
     )
+
+
+def obituary(ident: str, notice: str) -> Item:
+    return Item(id=ident, to=LEAD, content=(Text(text=notice),), by="runtime")
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """One that is no member any more, and of whose end nothing was told."""
+
+    agent: AgentId
+    name: str
+    kind: str
+    why: str
+    description: str = ""
+    call: str = ""
+
+    @classmethod
+    def untold(cls, started: AgentStarted) -> Lost:
+        where = f"; its worktree was {started.cwd}" if started.isolation else ""
+        return cls(
+            agent=started.agent,
+            name=started.name,
+            kind=started.kind,
+            why=f"it had ended when the process of its lead was killed{where}",
+            description=started.description,
+            call=started.call,
+        )
+
+    def ended(self, ident: str) -> AgentEnded:
+        told = TeammateTerminated(task=self.agent, kind=self.kind, status="killed").text
+        done = Completion(
+            id=ident,
+            agent=self.agent,
+            status="killed",
+            kind=self.kind,
+            description=self.description,
+            report_to=LEAD,
+            call=self.call,
+            name=self.name,
+            background=True,
+            detail=self.why,
+        )
+        return AgentEnded(agent=self.agent, completion=done, notice=f"{told}: {self.why}")
 
 
 def glimpse(on: Footing, post: Post) -> Glimpse:

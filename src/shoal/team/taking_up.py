@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.core.names import TaskId
+from shoal.core.names import LEAD_NAME, TaskId, TeamName
 from shoal.core.record import TaskBoard
+from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.footing import Footing
 from shoal.team.letters import Letter, task_letter
@@ -19,6 +20,14 @@ async def go_on(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskI
         on.queue.put(letter.item(f"again-{on.ids.short()}", member.id))
     elif member.agent.conversation.messages:
         member.state = "idle"
+        if not await _has_told(on, member):
+            await member.rest("available", Ending(status="completed", text=member.words))
+
+
+async def _has_told(on: Footing, member: Member) -> bool:
+    """Whether its lead was told that its last working period is over; its process may have died before."""
+    boxes = on.record.mailboxes(TeamName(member.agent.identity.team or ""))
+    return any(mail.id == member.rest_id for mail in await boxes.history(LEAD_NAME))
 
 
 async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
@@ -26,8 +35,8 @@ async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple
     heard = member.outfit.delivered
     for ident in held:
         task = await board.get(ident)
-        if task is not None and not any(each.startswith(told_of(ident, "")) for each in heard):
-            on.queue.put(task_letter(task).item(told_of(ident, on.ids.short()), member.id))
+        if task is not None and told_of(task) not in heard:
+            on.queue.put(task_letter(task).item(told_of(task), member.id))
 
 
 def was_cut_off(outfit: Outfit) -> bool:

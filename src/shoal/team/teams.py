@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Collection, Container
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from shoal.core.bodies import (
     summary_to,
 )
 from shoal.core.errors import AgentRefused, BadName
+from shoal.core.events import AgentStarted
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
@@ -30,6 +31,7 @@ from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON
 from shoal.team.member import Member
+from shoal.team.obituary import Lost, obituary
 
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
@@ -131,17 +133,36 @@ class SessionTeams:
             raise AgentRefused("A teammate needs a name: give it as `name`.")
         return await led.spawn(order, site.call_id)
 
-    async def resume(self, session: str, delivered: Container[str]) -> TeamName | None:
-        """Take up the team that an earlier process of the session led."""
+    async def resume(
+        self,
+        session: str,
+        delivered: Container[str],
+        serving: Collection[AgentStarted] = (),
+        resting: Collection[AgentId] = (),
+    ) -> TeamName | None:
+        """Take up the team that an earlier process of the session led.
+
+        `serving` are the teammates of whose end the journal does not tell, `resting` those that ended with
+        their process. Of others, which had not started yet, the lead does not know.
+        """
         rosters = self._on.record.rosters
+        lost: list[Lost] = []
+        there: set[AgentId] = set()
         for name in await rosters.list():
             team = await rosters.read(name)
             if team is not None and team.lead_session_id == session:
                 led = self._lead(team)
-                await led.take_up(team)
+                there = {AgentId(entered.agent_id) for entered in team.members}
+                known = {*resting, *(started.agent for started in serving)}
+                lost += [each for each in await led.take_up(team) if each.agent in known]
                 led.start(delivered)
-                return team.name
-        return None
+                break
+        lost += [Lost.untold(started) for started in serving if started.agent not in there]
+        for each in lost:
+            ended = each.ended(self._on.ids.short())
+            self._on.emit(ended)
+            self._on.queue.put(obituary(ended.completion.id, ended.notice))
+        return None if self._led is None else self._led.name
 
     # For everybody
 
