@@ -35,6 +35,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         approver=lambda: own.plan_approver,
         usual=crew.habits.usual,
         grace=own.shutdown_grace,
+        stall_after=own.stall_after,
         report_tokens=own.report_tokens,
         trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,

@@ -40,6 +40,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """The agent that is started where none is named."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
+    stall_after: float
+    """Seconds of silence after which a member at work counts as stalled."""
     report_tokens: int
     trust_unsigned: TrustUnsigned
     """What becomes of orders that none of our own processes signed."""

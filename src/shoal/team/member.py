@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.agent.loop import run
+from shoal.agent.loop import Ended, run
 from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
     IdleNotification,
@@ -29,10 +29,12 @@ from shoal.runs.outfit import Outfit
 from shoal.runs.reports import kept
 from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
-from shoal.team.letters import plain, shown, task_letter
+from shoal.team.letters import Letter, plain, shown, task_letter
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mate import Stage
 from shoal.team.office import Office
+from shoal.team.prompts import STALLED
+from shoal.team.stalls import Pulse, Stalled
 
 
 class Member:
@@ -58,6 +60,9 @@ class Member:
         self.stays = False
         self.request: ShutdownRequest | None = None
         """To shut down, not answered yet."""
+        self._pulse = Pulse(on.clock, on.stall_after, self.agent.tools, lambda: desk.waits)
+        self.agent.tell = self._pulse.between(self.agent.tell)
+        desk.changed = self._pulse.still_waits
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
 
@@ -180,7 +185,7 @@ class Member:
         reason: IdleReason = "available"
         self._in_turn = True
         try:
-            end = ending(await run(self.agent, None), self.agent.conversation.messages)
+            end = ending(await self._turn(), self.agent.conversation.messages)
         except asyncio.CancelledError:
             if self.stopping or not self._interrupting:
                 raise
@@ -192,7 +197,7 @@ class Member:
             reason, end = "interrupted", Ending(status="completed", text=self.words)
         except StoreError:
             raise
-        except ShoalError as error:
+        except (ShoalError, Stalled) as error:
             self._close()
             end = Ending(status="failed", text=self.words, detail=str(error))
         finally:
@@ -200,6 +205,19 @@ class Member:
         if end.status == "failed":
             reason = "failed"
         await self.rest(reason, end)
+
+    async def _turn(self) -> Ended:
+        """Begun again from its history when it stalls, once. Raises `Stalled` the second time."""
+        try:
+            async with self._pulse.watched():
+                return await run(self.agent, None)
+        except Stalled as stalled:
+            self._close()
+            self._on.note(f"{self.name} has stalled, and its turn is begun again: {stalled}.")
+            again = Letter(rank=0, by="runtime", text=STALLED)
+            self._on.queue.put(again.item(f"stalled-{self._on.ids.short()}", self.id))
+        async with self._pulse.watched():
+            return await run(self.agent, None)
 
     @property
     def rest_id(self) -> str:
