@@ -107,18 +107,19 @@ class LedTeam:
         """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
             taken = [
-                starting.create_task(self._take_up(entered, held[entered.name]))
+                starting.create_task(self._take_up(entered, held[entered.name], told))
                 for entered in team.members
                 if entered.name != LEAD_NAME
             ]
         return [lost for task in taken if (lost := task.result()) is not None]
 
-    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> Lost | None:
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
-            member, delivered = await self._taken_up(entered, held)
+            member, delivered = await self._taken_up(entered, held, told)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
@@ -133,14 +134,14 @@ class LedTeam:
         return None
 
     async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...]
+        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]
     ) -> tuple[Member | Afar, Container[str]]:
         place = await self._on.elsewhere.place(entered.agent_type)
         if place != "in-process":
             return self._heard(await self._joiner.again_elsewhere(entered, place)), ()
         outfit = await self._joiner.again(entered, self._desk)
         member = self._member(outfit)
-        await go_on(self._on, member, self._board, held)
+        await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
             await self.show_activity(member.name, active=False)
         return member, outfit.delivered

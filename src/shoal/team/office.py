@@ -45,6 +45,11 @@ class Office:
     def ids(self) -> Ids:
         return self._ids
 
+    async def told(self, to: AgentName) -> frozenset[str]:
+        """The identities of all mail it ever got."""
+        await self._boxes.open(to)
+        return frozenset(mail.id for mail in await self._boxes.history(to))
+
     async def post_body(self, sender: AgentName, to: AgentName, body: Body, *, ident: str = "") -> Receipt:
         """Under an identity of its own, or the one given."""
         return await self._post(sender, to, body_text(body), type(body), ident=ident)

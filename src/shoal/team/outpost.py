@@ -231,7 +231,8 @@ class Outpost(OutpostTools):
         outfit = closing(outfit, newcomer.witness)
         member = Member(on, outfit, desk=desk, office=self.office, board=board, stage=self)
         if order is None:
-            await go_on(on, member, board, await board.reclaim(name))
+            told = await self.office.told(LEAD_NAME)
+            await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
         return member
 

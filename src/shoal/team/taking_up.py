@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.core.names import LEAD_NAME, TaskId, TeamName
+from collections.abc import Container
+
+from shoal.core.names import TaskId
 from shoal.core.record import TaskBoard
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
@@ -12,22 +14,22 @@ from shoal.team.member import Member, told_of
 from shoal.team.prompts import CUT_OFF
 
 
-async def go_on(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
-    """Idle as it was, or with word that it was cut off at work. `held` are the tasks it has claimed."""
+async def go_on(
+    on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...], told: Container[str]
+) -> None:
+    """Idle as it was, or with word that it was cut off at work.
+
+    `held` are the tasks it has claimed, `told` is all mail that its lead ever got.
+    """
     await _tell_again(on, member, board, held)
     if was_cut_off(member.outfit):
         letter = Letter(rank=0, by="runtime", text=CUT_OFF)
         on.queue.put(letter.item(f"again-{on.ids.short()}", member.id))
     elif member.agent.conversation.messages:
         member.state = "idle"
-        if not await _has_told(on, member):
+        if member.rest_id not in told:
+            # Its process died between its last words and the notice that it is idle.
             await member.rest("available", Ending(status="completed", text=member.words))
-
-
-async def _has_told(on: Footing, member: Member) -> bool:
-    """Whether its lead was told that its last working period is over; its process may have died before."""
-    boxes = on.record.mailboxes(TeamName(member.agent.identity.team or ""))
-    return any(mail.id == member.rest_id for mail in await boxes.history(LEAD_NAME))
 
 
 async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
