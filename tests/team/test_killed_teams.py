@@ -18,7 +18,7 @@ def test_a_team_that_is_killed_again_and_again_does_all_its_work_once(backend: s
     """Short; `make chaos ARGS="--only teams"` does it a hundred times."""
     played = subprocess.run(
         [
-            *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "25"),
+            *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "20"),
             *("--backend", backend, "--rounds", str(rounds)),
         ],
         cwd=ROOT,
