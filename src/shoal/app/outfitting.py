@@ -45,7 +45,6 @@ from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
-from shoal.core.permissions import Mode
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
@@ -339,17 +338,6 @@ class Outfitting:
     def _keep(self, plan: _Plan) -> None:
         self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
 
-    def _permissions(self, plan: _Plan) -> RulePermissions:
-        permissions = _permissions(plan)
-
-        def approved(mode: Mode) -> None:
-            plan.facts = replace(plan.facts, mode=mode)
-            self._keep(plan)
-
-        # Before it hears that it may carry out its plan: who is resumed with that word may do so too.
-        permissions.plan_approved = approved
-        return permissions
-
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
@@ -368,6 +356,7 @@ class Outfitting:
                     depth=facts.depth,
                 ),
                 seat,
+                facts.mode,
             ),
             model=plan.model,
             system=facts.system,
@@ -381,7 +370,7 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=self._permissions(plan),
+            permissions=_permissions(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,

@@ -154,7 +154,7 @@ class _Reading:
                 for seen in (self._calls, self._files, self._usage):
                     seen.pop(agent, None)
             case AgentEnded(agent=agent, completion=completion, notice=notice) if agent in self._teammates:
-                self._mate_ended(agent, completion.id, notice)
+                self._mate_ended(completion, notice)
             case AgentEnded(completion=completion):
                 self.at_work.pop(completion.agent, None)
                 self.completions[completion.id] = completion
@@ -177,11 +177,12 @@ class _Reading:
             case _:
                 pass
 
-    def _mate_ended(self, agent: AgentId, ident: str, notice: str) -> None:
+    def _mate_ended(self, completion: Completion, notice: str) -> None:
+        agent, ident, to = completion.agent, completion.id, completion.report_to
         self.serving.pop(agent, None)
         if notice:
             self.resting.discard(agent)
-            self.waiting[ident] = Item(id=ident, to=LEAD, content=(Text(text=notice),), by="runtime")
+            self.waiting[ident] = Item(id=ident, to=to, content=(Text(text=notice),), by="runtime")
         else:
             self.resting.add(agent)
 

@@ -7,12 +7,16 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from shoal.core.ids import AgentId
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import Member, Newcomer, Team
 from shoal.core.tasks import Change, Claim, Draft, Task
+
+Attempts: TypeAlias = dict[tuple[AgentId, TaskId], str]
+"""The attempts under which the agents of this process hold tasks, however they came by them."""
 
 
 class Mailboxes(Protocol):
@@ -100,8 +104,16 @@ class TaskBoard(Protocol):
 
 
 class Rosters(Protocol):
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
-        """A name that is taken gets a number."""
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
+        """A name that is taken gets a number. `leader` is the id of a lead that is a teammate elsewhere."""
         ...
 
     async def read(self, team: TeamName) -> Team | None: ...
@@ -134,6 +146,9 @@ class Record(Protocol):
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
+
+    @property
+    def attempts(self) -> Attempts: ...
 
     def key(self, team: TeamName) -> bytes:
         """What the team's own processes sign their mail with; it goes with the team."""

@@ -93,8 +93,6 @@ class RulePermissions:
         self.mode: Mode = mode
         self.plan_by_choice = False
         self._before_plan: Mode | None = None
-        self.plan_approved: Callable[[Mode], None] = lambda _: None
-        """Told in which mode an agent goes on that had to plan first."""
         self.plan_file: str | None = None
         """The file that may be written in plan mode."""
         self.sandboxed: Callable[[ToolUse], bool] | None = None
@@ -188,11 +186,8 @@ class RulePermissions:
 
     def leave_plan(self, mode: Mode | None = None) -> Mode:
         """Back to the mode from before, or the one given with the approval."""
-        asked_for = not self.plan_by_choice
         self.set_mode(mode or self._before_plan or "default")
         self.plan_file = self._before_plan = None
-        if asked_for:
-            self.plan_approved(self.mode)
         return self.mode
 
     def rules_in_force(self) -> Standing:

@@ -197,6 +197,7 @@ class Joiner:
                 section=section(team, entered.name),
                 desk=desk,
                 form=self._on.form,
+                leads=self._on.nests,
             ),
         )
 
@@ -213,4 +214,4 @@ def closing(outfit: Outfit, witness: Witness) -> Outfit:
         witness.close()
         return await outfit.finish()
 
-    return replace(outfit, finish=finish)
+    return replace(outfit, finish=finish, witness=witness)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container
 from contextlib import suppress
+from functools import partial
 
 from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
+from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentEnded, WorkKept
-from shoal.core.ids import LEAD, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
@@ -23,6 +24,7 @@ from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.afar import Afar
 from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.briefing import briefing
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
@@ -45,6 +47,7 @@ class LedTeam:
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
         self.name = team.name
+        self._team = team
         self._on = on
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
@@ -66,7 +69,7 @@ class LedTeam:
 
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
-        pump = self._door.pump(LEAD_NAME, LEAD, self._lead_mail.bring, delivered)
+        pump = self._door.pump(LEAD_NAME, self._on.leader, self._lead_mail.bring, delivered)
         for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
@@ -163,9 +166,18 @@ class LedTeam:
     def members(self) -> tuple[Teammate, ...]:
         return tuple(post.member.teammate() for post in self._posts.values())
 
+    async def briefing(self, name: AgentName) -> str:
+        """What the lead or a member is told where its conversation no longer holds it."""
+        try:
+            team = await self._on.record.rosters.read(self.name)
+            tasks = await self._board.list()
+        except (RecordError, StoreError) as error:
+            return f"How your team {self.name} stands cannot be read now: {error}"
+        return briefing(team or self._team, name, self.members(), tasks)
+
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
-        owner = LEAD_NAME if item.to == LEAD else AgentName(item.to.removesuffix(f"@{self.name}"))
+        owner = LEAD_NAME if item.to == self._on.leader else AgentName(item.to.removesuffix(f"@{self.name}"))
         self._room.settled(item.id, owner)
         self.changed()
 
@@ -262,7 +274,9 @@ class LedTeam:
     def working(self) -> bool:
         if self._leaving or self._door.asking > 0:
             return True
-        return any(post.member.is_busy for post in self._posts.values())
+        return any(
+            post.member.is_busy or self._on.leads_at_work(post.member.id) for post in self._posts.values()
+        )
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -278,6 +292,7 @@ class LedTeam:
         self._version += 1
         news, self._news = self._news, asyncio.Event()
         news.set()
+        self._on.changed()
 
     # What its mail needs to know
 
@@ -308,6 +323,7 @@ class LedTeam:
     def _member(self, outfit: Outfit) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
+        outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
         return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
 
     def _heard(self, member: Afar) -> Afar:
@@ -413,7 +429,7 @@ class LedTeam:
             self._on.emit(WorkKept(agent=member.id, work=work))
         if notice:
             self._lead_mail.release()
-            self._on.queue.put(obituary(done.id, notice))
+            self._on.queue.put(obituary(self._on.leader, done.id, notice))
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""

@@ -122,7 +122,7 @@ class Member:
                 self.request = body
                 self._stage.asked_to_end(self.name, body)
             case _:
-                self.claims = True
+                self.claims = self.claims or not mail.fyi
         letter = shown(mail, body) if received.believed else plain(mail, believed=False)
         self._on.queue.put(letter.item(mail.id, self.id))
         self._stage.changed()
@@ -172,6 +172,7 @@ class Member:
             claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
+                self._on.record.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._on.queue.put(task_letter(claim.task).item(told_of(claim.task), self.id))
         finally:
             self.claiming = False

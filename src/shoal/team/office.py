@@ -55,16 +55,31 @@ class Office:
         return await self._post(sender, to, body_text(body), type(body), ident=ident)
 
     async def post_text(
-        self, sender: AgentName, to: AgentName, text: str, *, kind: Kind = "message", summary: str = ""
+        self,
+        sender: AgentName,
+        to: AgentName,
+        text: str,
+        *,
+        kind: Kind = "message",
+        summary: str = "",
+        fyi: bool = False,
     ) -> Receipt:
-        return await self._post(sender, to, text, kind, summary)
+        return await self._post(sender, to, text, kind, summary, fyi=fyi)
 
     async def post_prompt(self, to: AgentName, text: str, ident: str) -> Receipt:
         """In the lead's name."""
         return await self._post(LEAD_NAME, to, text, "prompt", ident=ident)
 
     async def _post(
-        self, sender: AgentName, to: AgentName, text: str, kind: Kind, summary: str = "", ident: str = ""
+        self,
+        sender: AgentName,
+        to: AgentName,
+        text: str,
+        kind: Kind,
+        summary: str = "",
+        *,
+        ident: str = "",
+        fyi: bool = False,
     ) -> Receipt:
         mail = Mail(
             id=ident or self._ids.uuid(),
@@ -73,6 +88,7 @@ class Office:
             timestamp=self.now,
             summary=summary or None,
             color=self._colors.get(sender),
+            fyi=fyi,
         )
         if to == LEAD_NAME:
             await self._boxes.open(to)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,16 +13,18 @@ from shoal.agent.agent import Agent
 from shoal.core.agents import Glimpse, KeptWork, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownRejected, ShutdownRequest
-from shoal.core.errors import AgentRefused, RecordError, ShoalError
+from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
+from shoal.core.record import TaskBoard
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Team
 from shoal.core.signing import Seal
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
 from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.briefing import as_entered, briefing
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
@@ -230,11 +233,19 @@ class Outpost(OutpostTools):
             outfit = await on.outfitter.fresh(replace(order, name=name, kind=entered.agent_type), newcomer)
         outfit = closing(outfit, newcomer.witness)
         member = Member(on, outfit, desk=desk, office=self.office, board=board, stage=self)
+        member.agent.briefing = partial(self._briefing, team, name, board)
         if order is None:
             told = await self.office.told(LEAD_NAME)
             await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
         return member
+
+    async def _briefing(self, joined: Team, name: AgentName, board: TaskBoard) -> str:
+        try:
+            team = await self._on.record.rosters.read(joined.name) or joined
+            return briefing(team, name, as_entered(team), await board.list())
+        except (RecordError, StoreError) as error:
+            return f"How your team {joined.name} stands cannot be read now: {error}"
 
     def _withdrawn(self, request: str) -> None:
         if self._link is not None:

@@ -47,7 +47,15 @@ class FileRosters:
         self._report = report
         self._patience = patience
 
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
         wanted = name_from(name)
         async with self._naming():
             self._clear_halves()
@@ -57,7 +65,7 @@ class FileRosters:
                 name=free,
                 description=description,
                 created_at=now,
-                lead_agent_id=agent_id(LEAD_NAME, free),
+                lead_agent_id=leader or agent_id(LEAD_NAME, free),
                 lead_session_id=session,
                 members=(_lead(lead, free, now),),
             )
