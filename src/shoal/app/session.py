@@ -325,6 +325,7 @@ class Session:
 
     async def _come_up(self) -> None:
         parts = self.parts
+        parts.permissions.answers.heard = parts.teams.permit
         self.turn = parts.turns_before
         if self._options.link is not None:
             # The run is its lead's, which has begun it.

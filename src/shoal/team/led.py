@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Container
 from contextlib import suppress
 from functools import partial
+from typing import TypeGuard
 
 from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownRejected, ShutdownRequest
+from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentEnded, WorkKept
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
@@ -32,6 +34,7 @@ from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
+from shoal.team.mate import Mate
 from shoal.team.member import Member
 from shoal.team.obituary import Lost, approved, backend_of, completion, glimpse, obituary, terminated
 from shoal.team.office import Office
@@ -222,6 +225,12 @@ class LedTeam:
             ),
         )
 
+    def permit(self, update: Suggestion) -> None:
+        """What a person answered for the whole session holds for members in other processes, too."""
+        for post in self._posts.values():
+            if isinstance(post.member, Afar):
+                post.member.permit(update)
+
     def agreed_to_end(self, name: AgentName, request: str) -> None:
         """One in another process says so, and ends by itself."""
         post = self._posts.get(name)
@@ -229,9 +238,14 @@ class LedTeam:
             post.end_grace()
             post.approved = asked
 
-    def refused_to_end(self, name: AgentName, request: str) -> None:
+    def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
+        """By mail. Of one of ours that agrees, this comes when it is gone."""
+        if isinstance(answer, ShutdownApproved):
+            self.agreed_to_end(name, answer.request_id)
+            return
         post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
+        asked = None if post is None else post.member.request
+        if post is not None and asked is not None and asked.request_id == answer.request_id:
             post.end_grace()
             post.rejected = True
 
@@ -308,7 +322,7 @@ class LedTeam:
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)
-        if post is not None and isinstance(post.member, Afar) and post.member.is_foreign:
+        if post is not None and is_foreign(post.member):
             post.member.heard(idle=True)
 
     def agent_of(self, name: AgentName) -> AgentId:
@@ -419,7 +433,7 @@ class LedTeam:
             await rosters.leave(self.name, name)
         except NoSuchTeam:
             return
-        if post.approved is not None:
+        if post.approved is not None and not is_foreign(post.member):
             # After it is gone: who reads that it agreed finds it gone.
             pane = post.member.pane
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
@@ -471,3 +485,8 @@ class LedTeam:
 
     def refuse_stranger(self, name: str) -> AgentRefused:
         return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))
+
+
+def is_foreign(member: Mate) -> TypeGuard[Afar]:
+    """Whether it is another program, which speaks for itself."""
+    return isinstance(member, Afar) and member.is_foreign

@@ -24,6 +24,7 @@ from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
 from shoal.core.tools import Site
@@ -334,6 +335,11 @@ class SessionTeams:
         """A member stands otherwise than before."""
         if self._led is not None:
             self._led.changed()
+
+    def permit(self, update: Suggestion) -> None:
+        """A person has answered something for the whole session."""
+        if self._led is not None:
+            self._led.permit(update)
 
     @property
     def working(self) -> bool:
