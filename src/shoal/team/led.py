@@ -235,8 +235,10 @@ class LedTeam:
         """One in another process says so, and ends by itself."""
         post = self._posts.get(name)
         if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
             post.approved = asked
+            if not is_foreign(post.member):
+                # Another program has the rest of its time for ending, and is not idle before it is gone.
+                post.end_grace()
 
     def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
         """By mail. Of one of ours that agrees, this comes when it is gone."""
