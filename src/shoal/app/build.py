@@ -131,7 +131,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     model = await choose(options.model)
     record = open_record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session, name=options.name, team=options.team)
-    reach = await reach_of(options, settings, cwd, record, session, ids, leave)
+    reach = await reach_of(options, settings, cwd, record, session, leave)
     hooks, between = (
         _hooks(options, settings, history, reach, session),
         _between_agents(options, settings, record, session, ids, leave),
