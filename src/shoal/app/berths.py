@@ -14,7 +14,7 @@ from shoal.app.brief import Brief, opened_by, sealed
 from shoal.app.choosing_backends import Backends, chosen
 from shoal.app.orders import authority_of, name_of
 from shoal.core.agents import Order
-from shoal.core.backends import Berth, Papers, Wanted
+from shoal.core.backends import MARKS, Berth, Papers, Wanted
 from shoal.core.budget import Purse
 from shoal.core.decisions import Mode
 from shoal.core.errors import AgentRefused, ProcessError
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 ENTRY = "shoal.app.outpost:main"
 PRELOADED = ("shoal.app.rehearsal",)
-MARKS = {
-    "CLAUDECODE": "1",
-    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
-    "CLAUDE_CODE_ENTRYPOINT": "cli",
-}
-"""In the environment of every teammate. Who it is never stands there."""
 
 
 class Shore(Struct, frozen=True, kw_only=True):
