@@ -149,10 +149,13 @@ class TeamShow:
 
     def _tell_board(self) -> None:
         for number, task in enumerate(self.files.tasks):
-            after = f"  after {', '.join(task.blocked_by)}" if task.blocked_by else ""
-            subject = f"#{task.id} {task.subject}"
             head = f"  {'' if number else f'the board of {self.files.team}':<22}"
-            self._voices.add((head, DIM), (f"{subject:<23}", ""), (after, DIM))
+            subject = f"#{task.id} {task.subject}"
+            if task.blocked_by:
+                after = f"after {', '.join(task.blocked_by)}"
+                self._voices.add((head, DIM), (f"{subject:<25}", ""), (after, DIM))
+            else:
+                self._voices.add((head, DIM), (subject, ""))
 
     def _hear_member(self, event: Event, it: Standing) -> None:
         match event:

@@ -75,8 +75,8 @@ def _board(screen: Screen, ran: Ran) -> None:
         mark, style = ("✓", GREEN) if task.status == "completed" else ("✗", RED)
         screen.write(f"  {mark} ", style)
         screen.write(f"#{task.id} {task.subject:<20} ")
-        screen.write(f"{task.owner or '':<6}", ran.style(task.owner or ""))
-        screen.write("\n" if task.status == "completed" else f"{task.status}\n", RED)
+        screen.write(task.owner or "", ran.style(task.owner or ""))
+        screen.write("\n" if task.status == "completed" else f" {task.status}\n", RED)
 
 
 def _costs(screen: Screen, ran: Ran) -> None:
@@ -90,7 +90,7 @@ def _costs(screen: Screen, ran: Ran) -> None:
     named = [(ledger.worker(agent).name or "lead", agent, spent) for agent, spent in ledger.by_agent.items()]
     for who, agent, spent in sorted(named, key=lambda each: (each[1] != LEAD, each[0])):
         screen.write(f"  {who:8}", ran.style(who))
-        screen.write(f"{spent_words(spent, _lived(ran, agent)):<37}")
+        screen.write(spent_words(spent, _lived(ran, agent)))
         screen.write(f"{_cut(ledger, agent)}\n", YELLOW)
     screen.write(f"  {'in all':8}{spent_words(ledger.total, ran.seconds)}\n", BOLD)
 
@@ -102,7 +102,7 @@ def _lived(ran: Ran, agent: AgentId) -> float | None:
 
 def _cut(ledger: Ledger, agent: AgentId) -> str:
     cut = sum(each.agent == agent for each in ledger.unsettled)
-    return f"and {cut} request cut off" if cut else ""
+    return f"  and {cut} request{'' if cut == 1 else 's'} cut off" if cut else ""
 
 
 def _mail(screen: Screen, ran: Ran) -> None:
