@@ -22,6 +22,8 @@ from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
+from shoal.app.mcp_servers import McpServers
+from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -77,6 +79,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    servers: McpServers
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -134,6 +137,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
         acceptance.of_task,
     )
+    servers = await leave.enter_async_context(
+        session_servers(options, settings, reach, record.directory, session, tools)
+    )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
@@ -164,6 +170,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 note=session.note,
                 hear=session.overhear,
             ),
+            servers=servers,
         ),
         tools,
         reach.shells,
@@ -200,9 +207,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
-    left = _left_over(options, settings, history, record, ids)
-    if left is not None:
-        left.count_on(purse, reach.shells)
+    servers.changed = lambda: agent.give(tools_of_lead(options, tools, coordinator=coordinator))
+    left = _counted(_left_over(options, settings, history, record, ids), purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -215,6 +221,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        servers=servers,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -228,6 +235,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *remarks,
             *(warning for parsed in given for warning in parsed.warnings),
             *definitions.unusable(),
+            *servers.configured.problems,
             *unknown_rules(flags, tools),
             *history.notes,
         ),
@@ -308,6 +316,12 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
+
+
+def _counted(left: LeftOver | None, purse: Purse, shells: Shells) -> LeftOver | None:
+    if left is not None:
+        left.count_on(purse, shells)
+    return left
 
 
 def _subagents(history: History) -> Path:

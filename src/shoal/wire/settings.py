@@ -125,6 +125,10 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    mcp_wait: Annotated[float, Meta(ge=0)] = 5.0
+    """Seconds after the start for which the first request waits for MCP servers that are coming up."""
+    mcp_deadline: Seconds = 60.0
+    """Seconds for one call of an MCP server's tool without a sign of life."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -147,10 +151,13 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     permissions: Rules = Rules()
     env: dict[str, str | int | float | bool] = {}
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
+    mcp_servers: dict[str, Any] = {}
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers of a project's `.mcp.json` that are not started."""
     shoal: Own = Own()
 
 
-Kind: TypeAlias = Literal["managed", "command line", "local", "project", "user"]
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "user"]
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -165,7 +172,7 @@ class Document(Struct, frozen=True, kw_only=True):
     @property
     def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
-        return self.kind not in ("local", "project")
+        return self.kind not in ("local", "project", "mcp")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys
