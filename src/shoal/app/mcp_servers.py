@@ -105,8 +105,8 @@ class McpServers:
         return (
             *(life.standing for life in self._lives),
             *(_unstarted(server, "pending", "") for server in waiting),
-            *(_unstarted(server, "disabled", _OFF) for server in self.configured.disabled),
-            *(_unstarted(server, "disabled", _UNTRUSTED) for server in self.configured.untrusted),
+            *(_unstarted(server, "disabled", OFF) for server in self.configured.disabled),
+            *(_unstarted(server, "disabled", UNTRUSTED) for server in self.configured.untrusted),
         )
 
     def prompts(self) -> tuple[OfferedPrompt, ...]:
@@ -204,10 +204,10 @@ class McpServers:
             return life.detail or "it is still coming up"
         for server in self.configured.untrusted:
             if is_meant(entry, server.name):
-                return _UNTRUSTED
+                return UNTRUSTED
         for server in self.configured.disabled:
             if is_meant(entry, server.name):
-                return _OFF
+                return OFF
         return "no such server is configured; `shoal mcp ls` lists them"
 
     def _begun(self, server: Server) -> ServerLife:
@@ -249,8 +249,8 @@ class McpServers:
         self.changed()
 
 
-_UNTRUSTED = "the project configures it, and nobody trusts that: see `shoal trust --show`, then `shoal trust`"
-_OFF = "it is switched off in settings"
+UNTRUSTED = "the project configures it, and nobody trusts that: see `shoal trust --show`, then `shoal trust`"
+OFF = "it is switched off in settings"
 
 
 def _coming(names: Sequence[str], lives: Sequence[ServerLife]) -> bool:

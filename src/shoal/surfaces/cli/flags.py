@@ -81,6 +81,15 @@ _AGENTS = (
     Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
 )
+_SERVERS = (
+    Option(
+        ["--mcp-config"],
+        multiple=True,
+        metavar="FILE|JSON",
+        help="MCP servers for this run, written as in .mcp.json; may be given again.",
+    ),
+    Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those."),
+)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
@@ -180,6 +189,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
     ("Model", _MODEL),
     ("Agents", _AGENTS),
+    ("MCP servers", _SERVERS),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
     ("Input and output", _FORMS),
@@ -242,6 +252,8 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         session_id=given["session_id"],
         agents=agents(given["agents"]),
         coordinator=given["coordinator"] or None,
+        mcp_config=given["mcp_config"],
+        strict_mcp_config=given["strict_mcp_config"],
         settings=given["settings"],
         record=given["record"],
         attended=attended,

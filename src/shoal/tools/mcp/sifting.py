@@ -9,9 +9,15 @@ from typing import Any
 import anyio
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 Incoming = SessionMessage | Exception
+UNHEARD = frozenset({"notifications/message", "notifications/resources/updated"})
+"""What nobody here acts on; a server may send any number of them."""
+
+
+def is_unheard(message: object) -> bool:
+    return isinstance(message, JSONRPCNotification) and message.method in UNHEARD
 
 
 class Sifted:
@@ -45,6 +51,8 @@ class _SiftedStream:
 
     async def receive(self) -> Incoming:
         item: Incoming = await self._inner.receive()
+        while isinstance(item, SessionMessage) and is_unheard(item.message):
+            item = await self._inner.receive()
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
             result = item.message.result
             if isinstance(result.get("tools"), list):

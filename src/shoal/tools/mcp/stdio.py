@@ -16,6 +16,7 @@ from mcp_types import jsonrpc_message_adapter
 from shoal.core.mcp import Program
 from shoal.core.ports import Launch, Process
 from shoal.tools.mcp.host import Host
+from shoal.tools.mcp.sifting import is_unheard
 
 CHUNK = 1 << 16
 LONGEST_LINE = 16 << 20
@@ -159,7 +160,8 @@ class ProgramTransport:
                 )
             self._garbage += 1
             return
-        await self._incoming.send(SessionMessage(message))
+        if not is_unheard(message):
+            await self._incoming.send(SessionMessage(message))
 
     async def _farewell(self) -> str:
         try:
