@@ -60,7 +60,7 @@ def configured(
     settings: Settings, given: Sequence[str | Mapping[str, Any]] = (), *, strict: bool = False, cwd: Path
 ) -> Configured:
     """Raises `SettingsError` for a flag that cannot be used; whatever else is wrong is a problem."""
-    sources = [*(_given(each, cwd) for each in given)]
+    sources = [given_servers(each, cwd) for each in given]
     off: set[str] = set()
     if not strict:
         ordered = sorted(settings.documents, key=lambda document: document.kind == "user")
@@ -115,7 +115,8 @@ def _servers_in(text: str, name: str) -> dict[str, Any]:
     return servers
 
 
-def _given(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
+def given_servers(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
+    """What one `--mcp-config` holds. Raises `SettingsError`."""
     name, text = "--mcp-config", ""
     if isinstance(given, Mapping):
         text = json.dumps(dict(given))

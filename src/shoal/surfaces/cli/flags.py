@@ -228,6 +228,20 @@ def agents(value: str | None) -> str | None:
     return value
 
 
+def servers(values: Sequence[str]) -> tuple[str, ...]:
+    """What `--mcp-config` holds, checked while the flag can still be named."""
+    if values:
+        from shoal.app.mcp_files import given_servers
+        from shoal.core.errors import SettingsError
+
+        try:
+            for value in values:
+                given_servers(value, Path.cwd())
+        except SettingsError as error:
+            raise click.BadParameter(str(error), param_hint="--mcp-config") from error
+    return tuple(values)
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -252,7 +266,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         session_id=given["session_id"],
         agents=agents(given["agents"]),
         coordinator=given["coordinator"] or None,
-        mcp_config=given["mcp_config"],
+        mcp_config=servers(given["mcp_config"]),
         strict_mcp_config=given["strict_mcp_config"],
         settings=given["settings"],
         record=given["record"],

@@ -202,8 +202,6 @@ def _row(view: McpView, server: Server, why: str) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     match value:
-        case None | "" | [] | {}:
-            return ""
         case bool():
             return "yes" if value else "no"
         case list():
@@ -211,7 +209,7 @@ def _text(value: Any) -> str:
         case dict():
             return "\n".join(f"{name}={each}" for name, each in value.items())
         case _:
-            return str(value)
+            return str(value or "")
 
 
 def _target(view: McpView, server: Server) -> str:

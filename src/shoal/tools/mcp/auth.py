@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, TokenStorage
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
+from pydantic import BaseModel
 
 from shoal.tools.mcp.host import NeedsLogin, Tokens
 from shoal.wire.content import dump, load
@@ -20,33 +23,52 @@ LONGEST_REQUEST = 1 << 14
 
 
 class KeptTokens(TokenStorage):
+    """Beside the tokens, when they end and where they are renewed: the SDK keeps neither."""
+
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
+        self.context: OAuthContext | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        kept = self._read().get("tokens")
+        kept = self.read().get("tokens")
         return None if kept is None else OAuthToken.model_validate(kept)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        self._write("tokens", tokens)
+        seconds = tokens.expires_in
+        metadata = None if self.context is None else self.context.oauth_metadata
+        self._write(
+            tokens=_fields(tokens),
+            expires_at=None if seconds is None else time.time() + seconds,
+            metadata=None if metadata is None else _fields(metadata),
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        kept = self._read().get("client")
+        kept = self.read().get("client")
         return None if kept is None else OAuthClientInformationFull.model_validate(kept)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._write("client", client_info)
+        self._write(client=_fields(client_info))
 
-    def _read(self) -> dict[str, Any]:
+    def remind(self, context: OAuthContext) -> None:
+        """Let a new session know what the one that logged in knew."""
+        self.context, kept = context, self.read()
+        context.token_expiry_time = kept.get("expires_at")
+        if kept.get("metadata") is not None:
+            context.oauth_metadata = OAuthMetadata.model_validate(kept["metadata"])
+
+    def read(self) -> dict[str, Any]:
         try:
             kept = load(self._tokens.read() or b"{}")
         except ValueError:
             return {}  # a login that cannot be read is none: it is made anew
         return kept if isinstance(kept, dict) else {}
 
-    def _write(self, key: str, value: Any) -> None:
-        fields = value.model_dump(mode="json", exclude_none=True)
-        self._tokens.write(dump({**self._read(), key: fields}))
+    def _write(self, **fields: Any) -> None:
+        self._tokens.write(dump({**self.read(), **fields}))
+
+
+def _fields(value: BaseModel) -> dict[str, Any]:
+    return value.model_dump(mode="json", exclude_none=True)
 
 
 def provider(
@@ -65,7 +87,8 @@ def provider(
     async def never() -> AuthorizationCodeResult:
         raise NeedsLogin
 
-    return OAuthClientProvider(
+    storage = KeptTokens(tokens)
+    made = OAuthClientProvider(
         server_url=url,
         client_metadata=OAuthClientMetadata.model_validate(
             {
@@ -76,10 +99,12 @@ def provider(
                 "token_endpoint_auth_method": "none",
             }
         ),
-        storage=KeptTokens(tokens),
+        storage=storage,
         redirect_handler=show or refuse,
         callback_handler=answer or never,
     )
+    storage.remind(made.context)
+    return made
 
 
 class Loopback:
