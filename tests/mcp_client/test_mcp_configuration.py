@@ -15,9 +15,10 @@ import shoal
 from cast import agent, all_turns, cast, recorded, use
 from fleet import everything, provider
 from fleet import opened as fleet_opened
+from shoal.app.agent_trust import all_widening
 from shoal.app.mcp_files import configured
 from shoal.app.settings import load_settings
-from shoal.app.trust import answer
+from shoal.app.trust import answer, forget
 from shoal.core.errors import SettingsError
 from shoal.core.mcp import Address, Program, server_prefix, tool_name
 from shoal.core.messages import ToolResult, result_text
@@ -146,12 +147,13 @@ async def test_a_broken_project_file_is_told_and_harms_nothing(tmp_path: Path, c
 
 
 @pytest.mark.spec("MCP-01", "USR-13")
-async def test_agents_name_configured_servers_and_a_project_brings_none_by_itself(
+async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_first(
     tmp_path: Path, home: Path
 ) -> None:
     own = json.dumps(rogue("plain", "own"))
+    file = tmp_path / ".claude" / "agents" / "sly.md"
     write(
-        tmp_path / ".claude" / "agents" / "sly.md",
+        file,
         f"---\nname: sly\ndescription: d\nmcpServers:\n  - evil: {own}\n---\nWork.",
     )
     write(
@@ -166,14 +168,27 @@ async def test_agents_name_configured_servers_and_a_project_brings_none_by_itsel
     kinds = ("sly", "fair", "lost")
     lead = [*(agent("child", f"c-{kind}", subagent_type=kind) for kind in kinds), "done"]
     servers = {"shared": rogue("plain", "common"), "other": rogue("plain")}
-    async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
-        await all_turns(session)
-        sly, fair, lost = answers(session)
-    assert "start no programs by themselves" in sly
+
+    async def run() -> list[str]:
+        async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
+            await all_turns(session)
+            return answers(session)
+
+    sly, fair, lost = await run()
+    assert "start no programs before a person trusts them" in sly
     assert "shoal trust" in sly
     assert "common / own" in fair
     assert "mcp__other__echo" not in fair
     assert "elsewhere (no such server is configured" in lost
+    settings = load_settings(cwd=tmp_path)
+    (widening,) = all_widening(settings, tmp_path)
+    assert (widening.key, widening.place) == ("mcpServers.evil", f"{file}:4")
+    answer(settings, tmp_path, trusted=True, about=[widening])
+    assert "was not started" not in (await run())[0]
+    file.write_text(file.read_text().replace("own", "other"))
+    assert "before a person trusts them" in (await run())[0]
+    forget(settings.home, tmp_path)
+    assert [each.trust for each in all_widening(settings, tmp_path)] == ["unasked"]
 
 
 def everything_said(request: Any) -> str:

@@ -223,6 +223,18 @@ async def test_closing_a_session_ends_its_servers(tmp_path: Path) -> None:
     assert not any(map(is_alive, running))
 
 
+async def test_a_server_that_is_still_coming_up_holds_no_session_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with asyncio.timeout(20):
+        async with opened(tmp_path, cast(lead=["done"]), {"late": rogue("slow", str(pipe))}) as session:
+            log = Path(session.parts.servers._host.logs) / "late.log"
+            while not (log.is_file() and log.read_text()):
+                await asyncio.sleep(0.02)  # the file of another process
+            (pid,) = pids(session)
+        assert not is_alive(pid)
+
+
 NO_SERVERS = """
 import asyncio, sys
 import shoal

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.mcp_files import Configured
-from shoal.core.clock import Clock
 from shoal.core.definitions import Definition
 from shoal.core.errors import AgentRefused
 from shoal.core.mcp import PREFIX, OfferedPrompt, Server, ServerStanding, Status, is_meant
@@ -47,7 +46,7 @@ class McpServers:
         tools: dict[str, Tool],
         *,
         wait: float,
-        clock: Clock,
+        trusts: Callable[[Definition], bool],
     ) -> None:
         self.configured = configured
         self.changed: Callable[[], None] = lambda: None
@@ -55,12 +54,13 @@ class McpServers:
         self._host = host
         self._tools = tools
         self._wait = wait
-        self._clock = clock
+        self._trusts = trusts
+        self._clock = host.clock
         self._lives: list[ServerLife] = []
+        self._of_agents: list[ServerLife] = []
         self._published: list[str] = []
         self._resource_tools = resource_tools(lambda: self._lives)
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._started: float | None = None
         self._settled = False
@@ -71,10 +71,8 @@ class McpServers:
 
     async def __aexit__(self, *exc: Any) -> None:
         try:
-            await self._end(self._lives)
+            await self._end((*self._lives, *self._of_agents))
         finally:
-            for task in self._tasks:
-                task.cancel()
             await self._group.__aexit__(None, None, None)
 
     def start(self) -> None:
@@ -130,6 +128,7 @@ class McpServers:
         own: list[ServerLife] = []
         try:
             own += map(self._begun, tuple(self._own(definition)))
+            self._of_agents += own
             await self._there(definition, names, own)
         except BaseException:
             await self._end(own)
@@ -151,11 +150,11 @@ class McpServers:
         agent, source = definition.name, definition.source
         for entry in definition.mcp_servers:
             for name, given in entry.items() if isinstance(entry, Mapping) else ():
-                if not source.trusted:
+                if not (source.trusted or self._trusts(definition)):
                     raise AgentRefused(
                         f"The agent {agent} ({source}) brings an MCP server of its own, {name}, and a "
-                        "project's files start no programs by themselves. Configure the server in .mcp.json, "
-                        "trust it with `shoal trust`, and let the agent name it."
+                        "project's files start no programs before a person trusts them: they can see it with "
+                        "`shoal trust --show`, and trust it with `shoal trust`."
                     )
                 try:
                     yield read_server(name, given, f"agent {agent}")
@@ -212,9 +211,7 @@ class McpServers:
 
     def _begun(self, server: Server) -> ServerLife:
         life = ServerLife(server, self._host, self._heard)
-        task = self._group.create_task(life.run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        life.begin(self._group)
         return life
 
     async def _end(self, lives: Iterable[ServerLife]) -> None:
@@ -223,6 +220,8 @@ class McpServers:
             life.end()
         for life in ending:
             await life.ended()
+            if life in self._of_agents:
+                self._of_agents.remove(life)
 
     def _heard(self) -> None:
         """A server stands differently, or has other tools."""

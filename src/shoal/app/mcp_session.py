@@ -6,10 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shoal
+from shoal.app.agent_trust import trusts_servers
 from shoal.app.mcp_files import configured
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
@@ -103,5 +105,5 @@ def session_servers(
         ),
         tools,
         wait=settings.own.mcp_wait,
-        clock=options.clock,
+        trusts=partial(trusts_servers, settings.home, reach.workspace.root),
     )

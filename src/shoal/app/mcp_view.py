@@ -87,7 +87,9 @@ class McpView:
                     note=lambda _: None,
                 )
                 wanted = replace(self.configured, servers=chosen, disabled=(), untrusted=())
-                async with McpServers(wanted, host, {}, wait=2 * CONNECTING, clock=clock) as servers:
+                async with McpServers(
+                    wanted, host, {}, wait=2 * CONNECTING, trusts=lambda _: False
+                ) as servers:
                     await servers.ready()
                     return servers.standings()
         finally:

@@ -141,7 +141,7 @@ def answer(
 
 def forget(home: Path, project: Path) -> None:
     """Take back whatever was said about a project. Raises `StoreError`."""
-    TrustFile(home).say(project, dict.fromkeys(_NAMES.values()))
+    TrustFile(home).forget(project)
 
 
 def _said(wide: _Wide, *, trusted: bool) -> Said:
@@ -191,6 +191,9 @@ def _digest(wide: _Wide) -> str:
 
 
 def _name(document: Document) -> str:
+    if document.kind == "agent":
+        # An agent is a file among many, and each is trusted for itself.
+        return f"agent:{document.path}"
     return _NAMES.get(document.kind, _NAMES["project"])
 
 

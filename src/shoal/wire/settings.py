@@ -157,7 +157,7 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     shoal: Own = Own()
 
 
-Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "user"]
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "user"]
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class Document(Struct, frozen=True, kw_only=True):
     @property
     def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
-        return self.kind not in ("local", "project", "mcp")
+        return self.kind not in ("local", "project", "mcp", "agent")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

@@ -29,7 +29,7 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
 class ServerLife:
-    """`run` is a task of whoever owns the server; the rest may be called from anywhere in the loop."""
+    """Begun in a task group of whoever owns the server."""
 
     def __init__(self, server: Server, host: Host, changed: Callable[[], None]) -> None:
         self.server = server
@@ -42,7 +42,7 @@ class ServerLife:
         self._link: Link | None = None
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
-        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
         self._ending = False
         self._lost = ""
         self._calls: list[Caller] = []
@@ -62,7 +62,10 @@ class ServerLife:
             resources=self.offer.resources,
         )
 
-    async def run(self) -> None:
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(self._run())
+
+    async def _run(self) -> None:
         name = self.server.name
         try:
             server = filled(self.server, self.host.env)
@@ -88,19 +91,23 @@ class ServerLife:
             self._link = None
             if self.status == "pending":
                 self._stand("failed", "it was ended")
-            self._over.set()
 
     def end(self) -> None:
         self._ending = True
         self._wake.set()
+        if self._link is None and self._task is not None:
+            # It is still coming up, which nobody waits for any more.
+            self._task.cancel()
 
     async def ended(self) -> None:
         """Until nothing of it is left, for a bounded time."""
+        if self._task is None or self._task.done():
+            return
         try:
             async with self.host.clock.deadline(ENDING):
-                await self._over.wait()
+                await asyncio.wait([self._task])
         except TimeoutError:
-            self.host.note(f"The MCP server {self.server.name} does not end; its process is killed.")
+            self._task.cancel()
 
     def lose(self, why: str) -> None:
         """The connection is of no use any more."""
@@ -208,7 +215,7 @@ class ServerLife:
         return self.host.logs / f"{self.server.prefix[5:-2]}.log"
 
     async def up(self) -> Link:
-        while self.status == "pending" and not self._over.is_set():
+        while self.status == "pending":
             await self._news.wait()
         if self._link is None:
             raise LinkLost(self.detail or "its connection closed")
