@@ -16,7 +16,7 @@ settings.register_profile(
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-pytest_plugins = ["needs_marks", "spec_marks"]
+pytest_plugins = ["needs_marks", "spec_marks", "tmux_rig"]
 
 SRC = Path(__file__).parents[1] / "src"
 

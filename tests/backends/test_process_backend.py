@@ -260,6 +260,13 @@ async def test_a_server_that_cannot_import_says_why(processes: GuardedProcesses,
     await backend.aclose()
 
 
+async def test_a_place_for_logs_that_is_none_is_named(processes: GuardedProcesses, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    backend = ProcessBackend(processes, SystemClock(), entry=ENTRY, log_directory=tmp_path / "taken")
+    with pytest.raises(ProcessError, match=r"fork server .* cannot be started: .*taken"):
+        await backend.prepare()
+
+
 @pytest.mark.spec("USR-08")
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_stopped_child_and_its_family_are_gone_within_a_second_of_the_grace(

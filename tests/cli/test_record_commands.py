@@ -77,11 +77,11 @@ async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: Program, team: s
 
 
 async def test_teams_are_listed_shown_and_removed(shoal: Program, team: str, home: Path) -> None:
-    assert "roof  2        1" in (await shoal("team", "ls")).text
+    assert "roof  died  0        1     0 open" in (await shoal("team", "ls")).text
     assert (await shoal("team", "ls", "--json")).lines[-1][0]["members"][1]["name"] == "alice"
     shown = (await shoal("team", "show")).text
     assert "Builds a roof" in shown
-    assert "alice      active" in shown
+    assert "● alice  cut off\n" in shown
     busy = await shoal("team", "rm", "roof", "--yes")
     assert (busy.code, "alice" in busy.err, "--force" in busy.err) == (1, True, True)
     assert (await shoal("team", "rm", "roof")).code == 2  # nobody to ask

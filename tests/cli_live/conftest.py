@@ -65,6 +65,9 @@ class Place:
         terminal = Terminal([*SHOAL, *arguments], cwd=self.project, env=environment(self.home, **env))
         return self._exits.enter_context(terminal)
 
+    def argv(self, *arguments: str) -> list[str]:
+        return [*SHOAL, *arguments]
+
     def gate(self) -> Gate:
         return Gate(self.project / "gate")
 

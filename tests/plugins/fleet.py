@@ -20,7 +20,9 @@ _NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
 
 
 def speaker(body: Body) -> str:
-    found = _NAME.search(text_of(body["system"]))
+    # Chat Completions have the system prompt among the messages.
+    systems = [m["content"] for m in body["messages"] if m["role"] in ("system", "developer")]
+    found = _NAME.search(text_of(body.get("system") or systems))
     return found.group(1) if found else "lead"
 
 
@@ -28,6 +30,8 @@ def text_of(content: Any) -> str:
     """All text of a content, tool results included."""
     if isinstance(content, str):
         return content
+    if content is None:
+        return ""
     if isinstance(content, dict):
         return text_of(content.get("text") or content.get("content") or "")
     return "\n".join(text_of(each) for each in content)
@@ -40,6 +44,10 @@ def said_to(body: Body) -> str:
 
 def everything(body: Body) -> str:
     return "\n".join(text_of(message["content"]) for message in body["messages"])
+
+
+def asked_of(server: MockServer, name: str) -> list[Body]:
+    return [request.body for request in server.requests if speaker(request.body) == name]
 
 
 def request_id(body: Body) -> str:

@@ -182,6 +182,7 @@ def test_a_link_put_in_the_place_of_a_file_counts_for_the_next_call(tmp_path: Pa
 def test_the_keys_of_shoal_are_out_of_reach_in_every_mode(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     (home / "shoal" / "keys").mkdir(parents=True)
+    (home / "shoal" / "keys" / "team").touch()
     project.mkdir()
     (project / "k").symlink_to(home / "shoal" / "keys")
     for mode in get_args(Mode):
@@ -189,6 +190,18 @@ def test_the_keys_of_shoal_are_out_of_reach_in_every_mode(tmp_path: Path) -> Non
         assert word(decide(rules, "Read", file_path=str(home / "shoal/keys/team"))) == "deny"
         assert word(decide(rules, "Read", file_path="k/team")) == "deny"
         assert word(decide(rules, "Write", file_path=str(home / "shoal/keys/team"))) == "deny"
+        rules = permissions(project, mode, home=home, allow="Read(//**) Edit(//**) Bash")
+        for command in (
+            f"cat {home}/shoal/keys/team",
+            "git status; cat k/team",
+            f"cat {home}/shoal/k*/team",
+            f"cat < {home}/shoal/keys/team",
+            f"echo x > {home}/shoal/keys/team",
+            f"sh -c 'cp {home}/shoal/keys/team .'",
+        ):
+            # Where permissions are skipped, a command is only looked into when its text says a reason to.
+            looked_into = mode != "bypassPermissions" or "keys" in command
+            assert shell(rules, command) == ("deny" if looked_into else "allow")
     assert (
         word(decide(permissions(project, "acceptEdits", home=home), "Write", file_path=str(home / "x")))
         == "ask"

@@ -14,11 +14,10 @@ import pytest
 
 import shoal
 from cast import all_turns, recorded, use
-from fleet import approve, everything, opened, provider, said_to, speaker
+from fleet import approve, asked_of, everything, opened, provider, said_to
 from shoal.core.events import AgentEnded, AgentStarted, Event, MemberRested, RequestSettled, ToolStarted
 from shoal.core.questions import Allowed, Answer, Approved, ApprovePlan, Chosen, MayRun, Question
 from shoal.core.teams import Teammate
-from shoal.testing import MockServer
 from shoal.testing.replies import Body
 from troupe import config, home, inbox, member, tell
 
@@ -51,10 +50,6 @@ async def test_a_teammate_in_a_process_of_its_own_works_reports_and_shuts_down(
         await all_turns(session, "Go.")
         assert "ann" not in str(config("crew")["members"])
     assert any("All is well" in everything(each.body) for each in server.requests)
-
-
-def asked_of(server: MockServer, name: str) -> list[Body]:
-    return [request.body for request in server.requests if speaker(request.body) == name]
 
 
 async def answered(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
@@ -112,9 +107,7 @@ async def test_a_plan_of_another_process_is_approved_by_the_person(
     ):
         question = await turns_with(session, lambda asked: Approved(digest=asked.digest))
     assert isinstance(question, ApprovePlan)
-    refused = next(
-        r.body for r in server.requests if speaker(r.body) == "ann" and len(r.body["messages"]) == 3
-    )
+    refused = asked_of(server, "ann")[1]
     assert "plan" in said_to(refused)
     assert (tmp_path / "made.txt").read_text() == "planned"
 

@@ -14,7 +14,7 @@ from shoal.core.mail import Mail
 from shoal.wire.foreign import Invalid, Rejected
 from shoal.wire.mail import Entry, Inbox, entry_bytes, inbox_bytes, made_id, read_entry, read_inbox, settled
 
-KNOWN = ("from", "text", "timestamp", "read", "summary", "color", "msg_id")
+KNOWN = ("from", "text", "timestamp", "read", "summary", "color", "msg_id", "shoal_sig")
 AT = "2026-02-13T10:11:35.247Z"
 LEAST = {"from": "ann", "text": "hello", "timestamp": AT, "read": False}
 
@@ -27,6 +27,7 @@ mails = st.builds(
     read=st.booleans(),
     summary=st.none() | texts,
     color=st.none() | st.sampled_from(["blue", "red"]),
+    signature=st.none() | texts,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.brief import Brief, opened_by, sealed
+from shoal.app.choosing_backends import Backends, chosen
 from shoal.app.orders import authority_of, name_of
 from shoal.core.agents import Order
-from shoal.core.backends import Backend, Berth, Papers, Wanted
+from shoal.core.backends import Berth, Papers, Wanted
 from shoal.core.budget import Purse
 from shoal.core.decisions import Mode
 from shoal.core.errors import AgentRefused, ProcessError
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from shoal.app.crewing import Ground
 
 ENTRY = "shoal.app.outpost:main"
-PRELOADED = ("shoal.app.outpost",)
+PRELOADED = ("shoal.app.rehearsal",)
 MARKS = {
     "CLAUDECODE": "1",
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
@@ -58,23 +60,29 @@ class Berths:
     def __init__(self, ground: Ground, lead: Callable[[], Agent]) -> None:
         self._on = ground
         self._lead = lead
-        self._backends: dict[BackendType, Backend] = {}
+        self._backends = Backends(ground, lambda: lead().identity.session)
 
     def foreign(self, kind: str) -> bool:
         return kind in self._on.settings.own.teammate_programs
 
     async def place(self, kind: str) -> BackendType:
         """Raises `AgentRefused` where what is configured cannot be had: nothing else is taken instead."""
-        from shoal.app.choosing_backends import chosen
-
-        on = self._on
-        place = chosen(on.settings, attended=on.options.attended, foreign=self.foreign(kind))
+        on, foreign = self._on, self.foreign(kind)
+        place = chosen(on.settings, attended=on.options.attended, foreign=foreign)
         if place == "in-process":
             return place
-        self._refuse_what_cannot_move()
-        if why := await self._backend(place).unavailable():
+        why = ("" if foreign else self._bound_here()) or await self._backends.trouble_with(place)
+        if why and on.settings.own.teammate_mode == "auto" and not foreign:
+            return "in-process"
+        if why:
             raise AgentRefused(f"The teammate was not started: {why}")
         return place
+
+    async def prepare(self) -> None:
+        place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
+        if place != "in-process" and not self._bound_here():
+            with suppress(ProcessError):  # who is started hears of it
+                await self._backends.of(place).prepare()
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
         on, place = self._on, await self.place(entered.agent_type)
@@ -84,37 +92,33 @@ class Berths:
             env={**on.settings.environ, **MARKS},
             brief=b"" if self.foreign(entered.agent_type) else self._brief(entered, order, mode, call),
             program=on.settings.own.teammate_programs.get(entered.agent_type, ()),
+            split=on.settings.own.split_panes,
         )
         try:
-            return await self._backend(place).spawn(wanted)
+            return await self._backends.of(place).spawn(wanted)
         except ProcessError as error:
+            self._backends.look_again()
             raise AgentRefused(f"The teammate {entered.name} was not started: {error}") from error
 
     async def aclose(self) -> None:
-        for backend in self._backends.values():
-            await backend.aclose()
+        await self._backends.aclose()
 
-    def _backend(self, place: BackendType) -> Backend:
-        if place not in self._backends:
-            from shoal.app.choosing_backends import backend
-
-            self._backends[place] = backend(place, self._on)
-        return self._backends[place]
-
-    def _refuse_what_cannot_move(self) -> None:
+    def _bound_here(self) -> str:
+        """Why teammates cannot leave this process, if so."""
         options = self._on.options
         if not options.persist:
-            raise AgentRefused("A session that keeps nothing on disk has its teammates in its own process.")
+            return "a session that keeps nothing on disk has its teammates in its own process."
         if options.model is not None and not isinstance(options.model, str):
-            raise AgentRefused(
-                "The model was given as an object, which no other process can have. Give it by name, "
+            return (
+                "the model was given as an object, which no other process can have. Give it by name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
         if options.tools:
-            raise AgentRefused(
-                "Tools of the program's own cannot be had in other processes. "
+            return (
+                "tools of the program's own cannot be had in other processes. "
                 'Set shoal.teammate_mode to "in-process".'
             )
+        return ""
 
     def _papers(self, entered: Entered, mode: Mode | None) -> Papers:
         on = self._on

@@ -80,6 +80,7 @@ class Parts(Struct, kw_only=True):
     shells: Shells
     timetable: ClockedTimetable
     servers: McpServers
+    between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -222,6 +223,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         shells=reach.shells,
         timetable=timetable,
         servers=servers,
+        between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -276,7 +278,9 @@ def _between_agents(
 ) -> AgentsRecord:
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
-    between = AgentsRecord(home, clock=options.clock, ids=ids.branch(), report=session.note)
+    between = AgentsRecord(
+        home, clock=options.clock, ids=ids.branch(), report=session.note, keeps_keys=options.persist
+    )
     leave.push_async_callback(between.aclose)
     return between
 

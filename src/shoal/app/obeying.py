@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shoal.core.errors import AgentRefused
 from shoal.wire.control import (
     Agents,
     Background,
@@ -15,6 +16,7 @@ from shoal.wire.control import (
     Send,
     SetModel,
     SetPermissionMode,
+    ShutDown,
     Stop,
     StopAgents,
     StopTask,
@@ -24,10 +26,15 @@ if TYPE_CHECKING:
     from shoal.app.session import Session
 
 
+STOPPED_BY_PERSON = "the person ends it"
+
+
 async def obey(session: Session, command: Command) -> Any:
     match command:
         case StopTask() | StopAgents() | Background() | Agents() | Send():
             return await _with_agents(session, command)
+        case ShutDown(name=name, reason=reason):
+            return await _shut_down(session, name, reason)
         case Relay(sender=sender, text=text, summary=summary):
             session.relay(sender, text, summary)
             return {"queued": True}
@@ -46,6 +53,16 @@ async def obey(session: Session, command: Command) -> Any:
         case _:
             usd = session.agent.purse.tree.usd
             return {"session": session.id, "busy": session.busy, "turn": session.turn, "usd": usd}
+
+
+async def _shut_down(session: Session, name: str, reason: str) -> Any:
+    from shoal.team.teams import SessionTeams
+
+    teams = session.parts.teams
+    gone = isinstance(teams, SessionTeams) and await teams.shut_down(name, reason or STOPPED_BY_PERSON)
+    if not gone:
+        raise AgentRefused(f"There is no teammate {name!r} in this session.")
+    return {"stopped": name}
 
 
 async def _with_agents(session: Session, command: StopTask | StopAgents | Background | Agents | Send) -> Any:

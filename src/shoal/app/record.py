@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
 
 
 class AgentsRecord:
-    """For a session and its agents, or for a command."""
+    """For a session and its agents, or for a command.
+
+    Without `keeps_keys` the keys of its teams are in this process alone.
+    """
 
     def __init__(
-        self, home: Path, *, clock: Clock, ids: Ids, report: Callable[[str], None] = lambda _: None
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        ids: Ids,
+        report: Callable[[str], None] = lambda _: None,
+        keeps_keys: bool = True,
     ) -> None:
         self._home = home
         self._clock = clock
@@ -31,6 +41,8 @@ class AgentsRecord:
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, Mailboxes] = {}
         self._rosters: Rosters | None = None
+        self._keys: dict[TeamName, bytes] = {}
+        self._keeps_keys = keeps_keys
 
     @property
     def rosters(self) -> Rosters:
@@ -61,6 +73,15 @@ class AgentsRecord:
             )
         return self._mailboxes[name]
 
+    def key(self, team: TeamName) -> bytes:
+        from shoal.core.signing import KEY_SIZE
+        from shoal.stores.files.keys import team_key
+
+        if team not in self._keys:
+            kept = self._keeps_keys
+            self._keys[team] = team_key(self._home, team_name(team)) if kept else os.urandom(KEY_SIZE)
+        return self._keys[team]
+
     def board_of(self, agent: Identity) -> TaskBoard:
         """Its team's, or where it has none, the session's own."""
         return self.board(agent.team or agent.session)
@@ -71,19 +92,20 @@ class AgentsRecord:
         from shoal.core.mail import Mail
 
         member = await self.rosters.join(team, newcomer)
-        mailboxes = self.mailboxes(team)
-        await mailboxes.open(member.name, foreign=foreign)
+        await self.mailboxes(team).open(member.name, foreign=foreign)
         now = iso(self._clock.now())
         prompt = Mail(id=self._ids.uuid(), sender=LEAD_NAME, text=newcomer.prompt, timestamp=now)
-        await mailboxes.post(member.name, enveloped(prompt, "prompt", from_lead=True))
+        await self.post(team, member.name, enveloped(prompt, "prompt", from_lead=True))
         return member
 
     async def post(self, team: TeamName, to: AgentName, mail: Mail) -> Receipt:
-        """To a member; the lead's inbox is made with the first message to it."""
+        """To a member, signed; the lead's inbox is made with the first message to it."""
+        from shoal.core.signing import Seal
+
         mailboxes = self.mailboxes(team)
         if to == LEAD_NAME:
             await mailboxes.open(to)
-        return await mailboxes.post(to, mail)
+        return await mailboxes.post(to, Seal(team, self.key(team)).sealed(mail, to))
 
     async def tell_assigned(self, by: Identity, to: AgentName, task: Task) -> None:
         """Tell a member of the team that a task is theirs now; without a team there is nobody to tell."""
@@ -114,6 +136,7 @@ class AgentsRecord:
 
     async def forget(self, team: TeamName) -> None:
         """Let go of what was open of a team that is deleted."""
+        self._keys.pop(team, None)
         mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)
         if mailboxes is not None:
             await mailboxes.aclose()

@@ -36,6 +36,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         usual=crew.habits.usual,
         grace=own.shutdown_grace,
         report_tokens=own.report_tokens,
+        trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,
         form="in-process" if membership is None else "process",
         elsewhere=Berths(ground, crew.lead),

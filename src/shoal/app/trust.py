@@ -26,6 +26,8 @@ Trust: TypeAlias = Literal["trusted", "refused", "unasked"]
 _NAMES = {"local": "settings.local.json", "project": "settings.json", "mcp": ".mcp.json"}
 _APPROVERS = ("user", "lead", "auto")
 """Each lets more plans through than the one before."""
+_TRUSTING = ("never", "ask", "always")
+"""Each lets more be obeyed than the one before."""
 
 
 class Widening(Struct, frozen=True, kw_only=True):
@@ -152,6 +154,9 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
     yield from ("models", "aliases")  # their prices are what a budget counts with
     if _APPROVERS.index(own.plan_approver) > _APPROVERS.index(person.plan_approver):
         yield "plan_approver"
+    if _TRUSTING.index(own.trust_unsigned_mail) > _TRUSTING.index(person.trust_unsigned_mail):
+        yield "trust_unsigned_mail"
+    yield "teammate_programs"
     yield from raised_limits(own, person)
 
 

@@ -1,1 +1,1 @@
-"""Where things run: processes and their guardian."""
+"""Where things run: processes, their guardian, and the fork server of teammates' processes."""

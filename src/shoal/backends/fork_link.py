@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from shoal.backends.child_log import ChildLog
 from shoal.backends.orders import Orders, utf8
-from shoal.backends.processes import GuardedProcess
+from shoal.backends.processes import GuardedProcess, lose_all
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch, Process, Processes
@@ -112,9 +112,7 @@ class ForkLink:
     def _end(self) -> None:
         self._gone.set()
         why = CLOSED if self._closing else LOST + self._log.traceback()
-        for process in self._children.values():
-            process.lose(why)
-        self._children.clear()
+        lose_all(self._children, why)
 
 
 async def fork_server(
@@ -125,6 +123,9 @@ async def fork_server(
     try:
         with theirs, log.opened() as output:
             process = await processes.start(_launch(entry, preload, theirs.fileno(), output))
+    except OSError as error:
+        ours.close()
+        raise ProcessError(f"The fork server of teammates cannot be started: {error}.") from error
     except BaseException:
         ours.close()
         raise

@@ -18,36 +18,87 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, NoReturn
 
-from shoal.backends.guardian import guard, restore_signals
+from shoal.backends.guardian import (
+    GRACE,
+    Guardian,
+    below,
+    children,
+    deliver,
+    descendants,
+    exists,
+    restore_signals,
+    watched,
+)
 
-DESCRIPTORS = 2
 FAILED = 1
+PATIENCE = GRACE + 0.5
+"""Seconds from a child's end to KILL for what it left: a guardian among that has ended its own by then."""
+AGAIN = 0.1
 PR_SET_NAME = 15
 
 Entry = Callable[[int], object]
 
 
-def forked(entry: Entry, order: dict[str, Any], fds: list[int]) -> int:
-    """The pid of a child that is ready to work; OSError says why it is not."""
-    ready, done = os.pipe()
-    try:
-        pid = os.fork()
-        if pid == 0:
-            be_child(entry, order, fds, done)
-    finally:
-        os.close(done)
-        # Its end of the pipe closes when it is in its own group, where signals reach it, or is dead.
-        failure = read_to_end(ready)
-    if failure:
-        os.waitpid(pid, 0)
-        raise OSError(failure)
-    return pid
+class ForkServer(Guardian):
+    """A guardian of what it forks; a child's whole family ends with it."""
+
+    descriptors = 2
+
+    def __init__(self, lead: socket.socket, wake: int, entry: Entry) -> None:
+        super().__init__(lead, wake)
+        self._entry = entry
+        self._adopted: set[int] = set()
+        """Processes whose parent ended: they are ours since, and of no child's family that lives."""
+        self._due: dict[int, float] = {}
+        """When what is left of a dead child's family is sent KILL."""
+
+    def start(self, order: dict[str, Any], fds: list[int]) -> int:
+        ready, done = os.pipe()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                be_child(self._entry, order, fds, done)
+        finally:
+            os.close(done)
+            # Its end of the pipe closes when it is in its own group, where signals reach it, or is dead.
+            failure = read_to_end(ready)
+        if failure:
+            os.waitpid(pid, 0)
+            raise OSError(failure)
+        return pid
+
+    def bereave(self, pid: int, identity: int | None) -> None:
+        if identity is None:  # of a family that is ending, and it may have forked after that was listed
+            identity = next((ending for ending in self._due if pid in self._strays.get(ending, ())), None)
+        if identity is None:
+            return
+        families = children()
+        ours = set(families.get(os.getpid(), ())) - set(self._leaders)
+        orphans = ours - self._adopted
+        self._adopted = ours
+        strays = self._strays.setdefault(identity, set())
+        fresh = orphans.union(*(below(orphan, families) for orphan in orphans)) - strays
+        strays |= fresh
+        group = self._groups[identity]
+        if strays or exists(os.killpg, group):
+            deliver(signal.SIGTERM, groups=[] if identity in self._due else [group], pids=list(fresh))
+            self._due.setdefault(identity, time.monotonic() + PATIENCE)
+
+    def attend(self) -> float | None:
+        now = time.monotonic()
+        self._due = {identity: when for identity, when in self._due.items() if identity in self._groups}
+        for identity in [identity for identity, when in self._due.items() if when <= now]:
+            strays = self._strays.setdefault(identity, set())
+            strays.update(*(descendants(stray) for stray in tuple(strays)))
+            deliver(signal.SIGKILL, groups=[self._groups[identity]], pids=list(strays))
+            self._due[identity] = now + AGAIN
+        return max(0, min(self._due.values()) - now) if self._due else None
 
 
 def be_child(entry: Entry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
@@ -148,10 +199,12 @@ def main() -> None:
     entry, *preload = sys.argv[1:]
     for module in preload:
         importlib.import_module(module)
-    start = partial(forked, entry_of(entry))
+    work = entry_of(entry)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
     gc.collect()
     gc.freeze()
-    guard(lead, start, DESCRIPTORS)
+    ForkServer(lead, watched(), work).serve()
 
 
 if __name__ == "__main__":

@@ -41,14 +41,12 @@ class LeadGone(Exception):
 
 
 class Guardian:
-    """`start` takes an order and its descriptors and gives a pid; OSError, ValueError say why it cannot."""
+    descriptors = 3
+    """Of each order to start something."""
 
-    def __init__(self, lead: socket.socket, wake: int, start: Any, descriptors: int) -> None:
+    def __init__(self, lead: socket.socket, wake: int) -> None:
         self._lead = lead
         self._wake = wake
-        self._start = start
-        self._expected = descriptors
-        """With each order."""
         self._leaders: dict[int, int] = {}
         """Running processes: pid → id."""
         self._groups: dict[int, int] = {}
@@ -61,7 +59,7 @@ class Guardian:
     def serve(self) -> None:
         try:
             while True:
-                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [])
+                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [], self.attend())
                 if self._wake in ready:
                     self._reap()
                 if self._lead.fileno() in ready:
@@ -69,9 +67,23 @@ class Guardian:
         except LeadGone:
             self._end_all()
 
+    def start(self, order: dict[str, Any], fds: list[int]) -> int:
+        """The pid; OSError and ValueError say why there is none."""
+        return spawned(order["argv"], order["cwd"], order["env"], fds)
+
+    def bereave(self, pid: int, identity: int | None) -> None:
+        """A child has ended; it was started by an order, or its parent is gone and it has no identity.
+
+        What it left behind may stay, as the background programs of a shell do.
+        """
+
+    def attend(self) -> float | None:
+        """Do what is due; the seconds until something else is."""
+        return None
+
     def _hear(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, self._expected)
+            data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, self.descriptors)
         except OSError as error:
             raise LeadGone from error
         if not data:
@@ -95,9 +107,9 @@ class Guardian:
             raise LeadGone from error
 
     def _spawn(self, order: dict[str, Any]) -> None:
-        fds = [self._descriptors.popleft() for _ in range(self._expected)]
+        fds = [self._descriptors.popleft() for _ in range(self.descriptors)]
         try:
-            pid = self._start(order, fds)
+            pid = self.start(order, fds)
         except (OSError, ValueError) as error:
             self._tell({"failed": order["spawn"], "error": str(error)})
             return
@@ -130,6 +142,7 @@ class Guardian:
             if pid == 0:
                 break
             identity = self._leaders.pop(pid, None)
+            self.bereave(pid, identity)
             if identity is not None:
                 self._tell({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
         self._forget_empty_groups()
@@ -173,9 +186,8 @@ class Guardian:
                 return True
 
 
-def spawned(order: dict[str, Any], fds: list[int]) -> int:
+def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
     """Start a program in a session and process group of its own; its pid."""
-    argv, cwd, env = order["argv"], order["cwd"], order["env"]
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -288,11 +300,23 @@ def exists(kill: Any, target: int) -> bool:
 
 def descendants(root: int) -> list[int]:
     """Every process below `root`, whatever its group; none where the system has no /proc."""
-    children: dict[int, list[int]] = {}
+    return below(root, children())
+
+
+def below(root: int, families: dict[int, list[int]]) -> list[int]:
+    found = list(families.get(root, ()))
+    for pid in found:
+        found.extend(families.get(pid, ()))
+    return found
+
+
+def children() -> dict[int, list[int]]:
+    """Of every process that has some."""
+    families: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slow to import
     except OSError:
-        return []
+        return families
     for name in names:
         if name.isdecimal():
             try:
@@ -300,11 +324,8 @@ def descendants(root: int) -> list[int]:
                     fields = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue
-            children.setdefault(int(fields[1]), []).append(int(name))
-    found = list(children.get(root, ()))
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found
+            families.setdefault(int(fields[1]), []).append(int(name))
+    return families
 
 
 def drain(fd: int) -> None:
@@ -326,11 +347,11 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
-    guard(socket.socket(fileno=fd), spawned, DESCRIPTORS)
+    Guardian(socket.socket(fileno=fd), watched()).serve()
 
 
-def guard(lead: socket.socket, start: Any, descriptors: int) -> None:
-    """Serve until the lead is gone, and everything that was started is."""
+def watched() -> int:
+    """Make this the process that ends last and hears of every end; the descriptor that tells of one."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     wake, woken = os.pipe()
@@ -339,7 +360,7 @@ def guard(lead: socket.socket, start: Any, descriptors: int) -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     become_subreaper()
-    Guardian(lead, wake, start, descriptors).serve()
+    return wake
 
 
 if __name__ == "__main__":

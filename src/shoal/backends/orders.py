@@ -8,6 +8,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -39,7 +40,8 @@ class Orders:
     def finish(self) -> None:
         """Half-closed: the other side sees the end, and its own end is still seen here."""
         if not self._closed:
-            self._socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # it is gone, which is about to be seen
+                self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         if self._closed:

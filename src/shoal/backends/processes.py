@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from shoal.backends.guardian import deliver, descendants
+from shoal.backends.guardian import below, children, deliver
 from shoal.backends.link import GuardianLink
 from shoal.backends.orders import utf8
 from shoal.core.clock import Clock
@@ -64,7 +64,8 @@ class GuardedProcess:
             async with self._clock.deadline(DYING):
                 await self._gone.wait()
         except TimeoutError:
-            self._kill_here()
+            if self.left:
+                kill_families([self.pid])
             if not self._exited.is_set():
                 raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
         return await self.wait()
@@ -87,14 +88,14 @@ class GuardedProcess:
         else:
             self._close(f"{news['error'][:1].upper()}{news['error'][1:]}.")
 
-    def lose(self, why: str) -> None:
-        """The guardian is gone: end the group from here."""
-        self._kill_here()
-        self._close(why)
+    @property
+    def left(self) -> bool:
+        """Whether its group may have members."""
+        return self.pid != 0 and not self._gone.is_set()
 
-    def _kill_here(self) -> None:
-        if self.pid and not self._gone.is_set():
-            deliver(signal.SIGKILL, groups=[self.pid], pids=descendants(self.pid))
+    def lose(self, why: str) -> None:
+        """Nothing more will be heard of it."""
+        self._close(why)
 
     def _close(self, failure: str) -> None:
         self._failure = failure
@@ -147,9 +148,7 @@ class GuardedProcesses:
         self._closed = True
         if self._link is not None:
             await self._link.close()
-        for process in list(self._running.values()):
-            process.lose(CLOSED)
-        self._running.clear()
+        lose_all(self._running, CLOSED)
 
     def _living(self) -> GuardianLink:
         if self._closed:
@@ -169,9 +168,27 @@ class GuardedProcesses:
             del self._running[identity]
 
     def _lost(self) -> None:
-        for process in self._running.values():
-            process.lose(LOST)
-        self._running.clear()
+        lose_all(self._running, LOST)
+
+
+def lose_all(running: dict[int, GuardedProcess], why: str) -> None:
+    """Their parent, which would have ended them, is gone: end them and all below them from here."""
+    kill_families([process.pid for process in running.values() if process.left])
+    for process in running.values():
+        process.lose(why)
+    running.clear()
+
+
+def kill_families(leaders: list[int]) -> None:
+    listed: set[int] = set()
+    found = set(leaders)
+    # Stopped first, and listed again: one that forks after it was listed would leave an orphan nobody finds.
+    while found - listed:
+        deliver(signal.SIGSTOP, groups=leaders, pids=list(found - listed))
+        listed |= found
+        families = children()
+        found = {pid for leader in leaders for pid in below(leader, families)}
+    deliver(signal.SIGKILL, groups=leaders, pids=list(listed))
 
 
 def _order(link: GuardianLink, identity: int, launch: Launch) -> None:

@@ -96,6 +96,10 @@ class Backend(Protocol):
         """Why it cannot be used here, and what to do; empty where it can."""
         ...
 
+    async def prepare(self) -> None:
+        """Start what the first teammate would have to wait for, without waiting for it to be there."""
+        ...
+
     async def spawn(self, wanted: Wanted) -> Berth: ...
 
     def alive(self, berth: Berth) -> bool: ...
@@ -117,6 +121,15 @@ class Pane(Struct, frozen=True, kw_only=True):
     split: bool = True
 
 
+class PaneEnd(Struct, frozen=True, kw_only=True):
+    """How a pane went away."""
+
+    status: int | None = None
+    """Of what ran in it, negative for a signal; None where the pane was closed, or nobody knows."""
+    all_gone: bool = False
+    """Every pane of this program went with it: its server ended."""
+
+
 class Panes(Protocol):
     """A program that shows panes. Raises `ProcessError`, saying what is missing and what to do."""
 
@@ -134,6 +147,14 @@ class Panes(Protocol):
         ...
 
     async def alive(self, pane: str) -> bool: ...
+
+    def pid(self, pane: str) -> int:
+        """Of what runs in it: the leader of its process group."""
+        ...
+
+    async def over(self, pane: str) -> PaneEnd:
+        """Until it is gone, whoever closed it."""
+        ...
 
     async def aclose(self) -> None:
         """Close what `open` made, and nothing else."""

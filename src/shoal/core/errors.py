@@ -31,6 +31,7 @@ ShoalError
 ├── ScheduleRefused               a schedule that cannot be kept or found; its text is for the model
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
+├── BadTemplate                   a team's template that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 │   └── BudgetSpent               a request that is not sent, because a limit is reached
 ├── MissingExtra                  a part that is not installed
@@ -49,6 +50,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.core.definitions import Problem
+    from shoal.core.templates import Flaw
 
 from shoal.core.caps import Refusal
 
@@ -202,6 +204,12 @@ class UnknownAgent(ShoalError):
         self.name = name
         self.known = tuple(known)
         self.close = tuple(close)
+
+
+class BadTemplate(ShoalError):
+    def __init__(self, flaw: Flaw) -> None:
+        super().__init__(str(flaw))
+        self.flaw = flaw
 
 
 class BudgetError(ShoalError): ...

@@ -41,6 +41,10 @@ class Mailboxes(Protocol):
         """
         ...
 
+    def is_foreign(self, owner: AgentName) -> bool:
+        """Whether its inbox was made for another program."""
+        ...
+
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         """All mail ever delivered: consumed mail in about the order it was consumed, then the unread."""
         ...
@@ -127,6 +131,10 @@ class Record(Protocol):
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
+
+    def key(self, team: TeamName) -> bytes:
+        """What the team's own processes sign their mail with; it goes with the team."""
+        ...
 
     async def forget(self, team: TeamName) -> None:
         """Let go of what was open of a team that is deleted."""

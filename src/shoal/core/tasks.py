@@ -110,6 +110,18 @@ def unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     return [task for task in claimable(board) if done in task.blocked_by]
 
 
+def begun_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
+    """The tasks with an owner that can begin now that `done` is completed."""
+    return by_number(
+        task
+        for task in board.values()
+        if done in task.blocked_by
+        and task.status == "pending"
+        and task.owner is not None
+        and not open_blockers(task, board)
+    )
+
+
 def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
     """Whether `blocked` waiting for `blocker` would make tasks wait for each other."""
     waiting, seen = [blocker], set[TaskId]()

@@ -77,6 +77,9 @@ class Reach:
     def is_key(self, real: str) -> bool:
         return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
 
+    def is_above_keys(self, real: str) -> bool:
+        return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
+
     def is_guarded(self, real: str) -> bool:
         """Whether this is never changed without asking: a protected file, or one of Shoal's own."""
         if real.startswith(self._below_root):

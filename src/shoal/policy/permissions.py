@@ -33,7 +33,7 @@ from shoal.policy.rules import (
     StandingRules,
     parse_rule,
 )
-from shoal.policy.shell_calls import PartJudged, ShellJudge
+from shoal.policy.shell_calls import KEYS, PartJudged, ShellJudge
 from shoal.policy.tables import FileTable, Tables
 
 HARMLESS = frozenset(
@@ -279,7 +279,7 @@ class RulePermissions:
         except WorkspaceError as refusal:
             return Deny(str(refusal))
         if self._reach.is_key(real):
-            return Deny("that file holds keys of Shoal itself, which no tool may reach.")
+            return Deny(KEYS)
         table = tables.file(name)
         if not table.forbids_nothing:
             if rule := table.deny.first(real):

@@ -16,8 +16,9 @@ from shoal.policy.paths import Reach
 from shoal.policy.rules import Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
-from shoal.policy.withheld import WORKING_DIRECTORY, named_by_git, swept
+from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, named_by_git, swept
 
+KEYS = "that file holds keys of Shoal itself, which no tool may reach."
 LONGEST = 100_000
 """Characters; the system takes no argument much longer, and nobody can judge one."""
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
@@ -50,7 +51,7 @@ class ShellJudge:
         if rules.bare_deny is not None:
             return _decision(_by_rule("deny", Part(text=command, argv=None), rules.bare_deny))
         skips = mode == "bypassPermissions"
-        if skips and not self._may_forbid(tables):
+        if skips and not self._may_forbid(tables) and "keys" not in command:
             return Allow("permissions are skipped")
         self._found.clear()
         analysis = analysed(command)
@@ -85,6 +86,8 @@ class ShellJudge:
 
     def _forbidding(self, command: str, analysis: Analysis, tables: Tables) -> PartJudged | None:
         """What a deny rule, or else an ask rule, says of any part; what a rule may mean is asked."""
+        if of_keys := next((part for part in analysis.parts if self._touches_keys(part)), None):
+            return PartJudged(part=of_keys, verdict="deny", reason=KEYS)
         doubt: PartJudged | None = None
         rules = tables.commands
         for verdict, about in (("deny", rules.deny), ("ask", rules.ask)):
@@ -137,6 +140,24 @@ class ShellJudge:
                 if found is not None and found.rule is not None:
                     return _by_rule("ask", part, found.rule, may=True)
         return None
+
+    def _touches_keys(self, part: Part) -> bool:
+        return any(map(self._names_key, (*part.reads, *part.writes)))
+
+    def _names_key(self, path: str) -> bool:
+        try:
+            real, _ = self._real(path)
+        except WorkspaceError:
+            return False
+        if self._reach.is_key(real) or not GLOB.search(path):
+            return self._reach.is_key(real)
+        try:
+            start, _ = self._real(before_glob(path))
+        except WorkspaceError:
+            return False
+        # To expand every pattern would cost more than all the rest.
+        above = self._reach.is_above_keys(start)
+        return above and any(map(self._reach.is_key, self._reach.matching(path)))
 
     def _below(self, directory: str, tables: Tables) -> Rule | None:
         if directory == WORKING_DIRECTORY:
@@ -211,7 +232,7 @@ class ShellJudge:
             real, _ = self._real(path)
         except WorkspaceError as refusal:
             return str(refusal)
-        if self._reach.is_guarded(real) or self._reach.is_key(real):
+        if self._reach.is_guarded(real):
             return _PROTECTED.format(shown(path))
         if mode != "plan" and tables.shell_writes.allow.named(real):
             return None
@@ -228,8 +249,6 @@ class ShellJudge:
             real, _ = self._real(path)
         except WorkspaceError as refusal:
             return str(refusal)
-        if self._reach.is_key(real):
-            return _PROTECTED.format(shown(path))
         if self._reach.holds(real) or tables.shell_reads.allow.named(real):
             return None
         return f"it reads {shown(path)}, outside the working directories"
@@ -239,7 +258,7 @@ class ShellJudge:
             real, _ = self._real(path)
         except WorkspaceError:
             return True
-        return self._reach.is_guarded(real) or self._reach.is_key(real)
+        return self._reach.is_guarded(real)
 
 
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"

@@ -18,7 +18,7 @@ _MOST_LOOKED_AT = 20_000
 """Entries of directories; where there are more, it is not known, and counts as if something were found."""
 _MOST_TO_HIDE = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
-_GLOB = re.compile(r"[*?\[]")
+GLOB = re.compile(r"[*?\[]")
 
 
 class _Place(Struct, frozen=True):
@@ -75,7 +75,7 @@ def swept(part: Part) -> tuple[str, ...]:
         return ()
     if "find" in part.via:
         # What find found, at any depth.
-        return tuple(_before_glob(path) for path in part.reads if _GLOB.search(path))
+        return tuple(before_glob(path) for path in part.reads if GLOB.search(path))
     match _program(known):
         case "grep" | "egrep" | "fgrep" | "zgrep" if any(
             word is not None and _RECURSIVE.fullmatch(word) for word in known[1:]
@@ -108,9 +108,10 @@ def _program(known: tuple[str | None, ...]) -> str:
     return name[name.rfind("/") + 1 :]
 
 
-def _before_glob(path: str) -> str:
+def before_glob(path: str) -> str:
+    """The directory in which the first wildcard of a path is looked up."""
     steps = path.split("/")
-    fixed = next(at for at, step in enumerate(steps) if _GLOB.search(step))
+    fixed = next(at for at, step in enumerate(steps) if GLOB.search(step))
     return "/".join(steps[:fixed]) or ("/" if path.startswith("/") else ".")
 
 

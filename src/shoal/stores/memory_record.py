@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Container, Sequence
 
@@ -23,6 +24,7 @@ from shoal.core.names import (
     team_name,
 )
 from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
+from shoal.core.signing import KEY_SIZE
 from shoal.core.tasks import (
     ATTEMPT,
     Change,
@@ -44,6 +46,7 @@ class MemoryRecord:
         self._ids = ids
         self._boards: dict[str, MemoryTaskBoard] = {}
         self._mailboxes: dict[TeamName, MemoryMailboxes] = {}
+        self._keys: dict[TeamName, bytes] = {}
         self.rosters = MemoryRosters(clock, forget=self._forget)
 
     def board(self, name: str) -> MemoryTaskBoard:
@@ -56,12 +59,16 @@ class MemoryRecord:
             self._mailboxes[team] = MemoryMailboxes()
         return self._mailboxes[team]
 
+    def key(self, team: TeamName) -> bytes:
+        return self._keys.setdefault(team, os.urandom(KEY_SIZE))
+
     async def forget(self, team: TeamName) -> None:
         self._forget(team)
 
     def _forget(self, team: TeamName) -> None:
         self._boards.pop(team, None)
         self._mailboxes.pop(team, None)
+        self._keys.pop(team, None)
 
 
 class _Inbox:
@@ -87,9 +94,11 @@ class _Inbox:
 class MemoryMailboxes:
     def __init__(self) -> None:
         self._inboxes: dict[AgentName, _Inbox] = {}
+        self._foreign: set[AgentName] = set()
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
         self._inboxes.setdefault(agent_name(owner), _Inbox())
+        (self._foreign.add if foreign else self._foreign.discard)(agent_name(owner))
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
         self._inbox(to).post(mail)
@@ -106,6 +115,9 @@ class MemoryMailboxes:
         inbox = self._inbox(owner)
         while all(ident in beyond for ident in inbox.unread):
             await inbox.posted.wait()
+
+    def is_foreign(self, owner: AgentName) -> bool:
+        return agent_name(owner) in self._foreign
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         return tuple(self._inbox(owner).mail.values())

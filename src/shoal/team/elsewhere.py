@@ -12,6 +12,10 @@ from shoal.core.roster import Member as Entered
 
 
 class Elsewhere(Protocol):
+    async def prepare(self) -> None:
+        """A team is made: start what its first teammate would have to wait for."""
+        ...
+
     async def place(self, kind: str) -> BackendType:
         """Where a teammate of that type is to run, as things are now."""
         ...
@@ -29,6 +33,9 @@ class Elsewhere(Protocol):
 
 class NowhereElse:
     """All teammates run in the lead's process."""
+
+    async def prepare(self) -> None:
+        return
 
     async def place(self, kind: str) -> BackendType:
         return "in-process"

@@ -17,6 +17,7 @@ from shoal.core.ports import Desk
 from shoal.core.record import Record
 from shoal.runs.outfit import Outfitter
 from shoal.runs.queue import Queue
+from shoal.team.authenticity import TrustUnsigned
 from shoal.team.elsewhere import Elsewhere, NowhereElse
 from shoal.tools.plan import Approver
 
@@ -40,6 +41,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     grace: float
     """Seconds a member has to answer a request to shut down."""
     report_tokens: int
+    trust_unsigned: TrustUnsigned
+    """What becomes of orders that none of our own processes signed."""
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
 

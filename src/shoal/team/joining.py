@@ -21,11 +21,11 @@ from shoal.core.roster import Newcomer as Joining
 from shoal.runs.outfit import Newcomer, Outfit, Seat
 from shoal.runs.witness import Witness
 from shoal.team.afar import Afar
+from shoal.team.authenticity import Verifier
 from shoal.team.footing import Footing
 from shoal.team.mail_desk import MailDesk
 from shoal.team.office import Office
 from shoal.team.prompts import section
-from shoal.wire.bodies import body_of
 
 DeskOf: TypeAlias = Callable[[AgentName], MailDesk]
 _MODES: dict[str, Mode] = {
@@ -61,10 +61,11 @@ def wished_name(text: str) -> AgentName:
 class Joiner:
     """Enters members of one team: in the roster, with an inbox, and their prompt in it as first message."""
 
-    def __init__(self, on: Footing, team: Team, office: Office) -> None:
+    def __init__(self, on: Footing, team: Team, office: Office, verifier: Verifier) -> None:
         self._on = on
         self._team = team
         self._office = office
+        self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
         match self._on.purse.start(kind, 1, again=again):
@@ -167,8 +168,9 @@ class Joiner:
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
         boxes = self._on.record.mailboxes(self._team.name)
-        asked = [body_of(mail) for mail in await boxes.history(entered.name)]
-        answers = [body_of(mail) for mail in await boxes.history(LEAD_NAME)]
+        obeyed = self._verifier.obeyed
+        asked = [obeyed(mail, entered.name) for mail in await boxes.history(entered.name)]
+        answers = [obeyed(mail, LEAD_NAME) for mail in await boxes.history(LEAD_NAME)]
         answered = {
             body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
         }

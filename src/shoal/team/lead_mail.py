@@ -21,12 +21,12 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
+from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
 from shoal.team.letters import idle_letter, plain, shown
 from shoal.team.mail_desk import permission_answer, suggestions_of
 from shoal.team.office import Office
 from shoal.tools.plan import digest_of
-from shoal.wire.bodies import body_of
 
 
 class Company(Protocol):
@@ -44,7 +44,9 @@ class Company(Protocol):
         """By its notice, which is all that a foreign program says of how it stands."""
         ...
 
-    def settled(self, mail: str) -> None: ...
+    def settled(self, mail: str) -> None:
+        """Mail to the lead."""
+        ...
 
     def changed(self) -> None: ...
 
@@ -67,9 +69,9 @@ class LeadMail:
     def holds(self) -> bool:
         return bool(self._held)
 
-    async def bring(self, mail: Mail) -> bool:
+    async def bring(self, received: Received) -> bool:
         """Whether it is settled with that."""
-        body = body_of(mail)
+        mail, body = received.mail, received.body
         match body:
             case IdleNotification():
                 self._idle(mail, body)
@@ -91,8 +93,9 @@ class LeadMail:
                 self._company.refused_to_end(mail.sender, request)
                 self._wake(shown(mail, body).item(mail.id, LEAD))
             case None:
-                self._reported.add(mail.sender)
-                self._wake(plain(mail).item(mail.id, LEAD))
+                if received.believed:
+                    self._reported.add(mail.sender)
+                self._wake(plain(mail, believed=received.believed).item(mail.id, LEAD))
             case _:
                 self._wake(shown(mail, body).item(mail.id, LEAD))
         return False
@@ -112,6 +115,11 @@ class LeadMail:
         asking = self._asking.get(request)
         if asking is not None:
             asking.cancel()
+
+    def close(self) -> None:
+        """Nobody hears an answer any more; the requests stay unread."""
+        for request in tuple(self._asking):
+            self._asking.pop(request).cancel()
 
     def _idle(self, mail: Mail, body: IdleNotification) -> None:
         item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, LEAD)
@@ -142,7 +150,8 @@ class LeadMail:
             self._on.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
             # Withdrawn: who asked does not wait any more. The task itself is at its end.
-            self._company.settled(mail.id)
+            if body.request_id in self._asking:
+                self._company.settled(mail.id)
             raise
         finally:
             self._asking.pop(body.request_id, None)

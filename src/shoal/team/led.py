@@ -16,18 +16,21 @@ from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
+from shoal.core.signing import Seal
 from shoal.core.tasks import claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.afar import Afar
+from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, completion, glimpse, terminated
+from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
@@ -46,11 +49,14 @@ class LedTeam:
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
         self._colors = {member.name: member.color for member in team.members}
-        self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids)
+        key = on.record.key(team.name)
+        self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids, seal=Seal(team.name, key))
+        verifier = Verifier(team.name, key, trusted=ForeignPrograms(boxes), policy=on.trust_unsigned)
         self._board = on.record.board(team.name)
         self._room = Mailroom(boxes, on.clock, on.note)
+        self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
-        self._joiner = Joiner(on, team, self.office)
+        self._joiner = Joiner(on, team, self.office, verifier)
         self._posts: dict[AgentName, Post] = {}
         self._leaving = 0
         """Those that ended, and of whose end the lead is yet to hear."""
@@ -60,7 +66,7 @@ class LedTeam:
 
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
-        pump = self._room.pump(LEAD_NAME, self._lead_mail.bring, delivered)
+        pump = self._door.pump(LEAD_NAME, LEAD, self._lead_mail.bring, delivered)
         for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
@@ -98,20 +104,23 @@ class LedTeam:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
-        for entered in team.members:
-            if entered.name == LEAD_NAME:
-                continue
-            counted = self._joiner.count(entered.agent_type, again=True)
-            try:
-                member, delivered = await self._taken_up(entered, held[entered.name])
-            except AgentRefused as refusal:
-                self._on.purse.ended(counted)
-                await self._on.record.rosters.leave(self.name, entered.name)
-                self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-                continue
-            self._begin(member, counted, delivered)
-            if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+        async with asyncio.TaskGroup() as starting:
+            for entered in team.members:
+                if entered.name != LEAD_NAME:
+                    starting.create_task(self._take_up(entered, held[entered.name]))
+
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+        counted = self._joiner.count(entered.agent_type, again=True)
+        try:
+            member, delivered = await self._taken_up(entered, held)
+        except AgentRefused as refusal:
+            self._on.purse.ended(counted)
+            await self._on.record.rosters.leave(self.name, entered.name)
+            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
+            return
+        self._begin(member, counted, delivered)
+        if (asked := await self._joiner.asked_to_end(entered)) is not None:
+            self.asked_to_end(member.name, asked)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...]
@@ -145,7 +154,8 @@ class LedTeam:
 
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
-        self._room.settled(item.id)
+        owner = LEAD_NAME if item.to == LEAD else AgentName(item.to.removesuffix(f"@{self.name}"))
+        self._room.settled(item.id, owner)
         self.changed()
 
     # Ending
@@ -221,6 +231,7 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+        self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
         await self._room.flush()
@@ -230,7 +241,9 @@ class LedTeam:
 
     @property
     def working(self) -> bool:
-        return self._leaving > 0 or any(post.member.is_busy for post in self._posts.values())
+        if self._leaving > 0 or self._door.asking > 0:
+            return True
+        return any(post.member.is_busy for post in self._posts.values())
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -262,7 +275,7 @@ class LedTeam:
         return AgentId(agent_id(name, self.name))
 
     def settled(self, mail: str) -> None:
-        self._room.settled(mail)
+        self._room.settled(mail, LEAD_NAME)
 
     async def show_activity(self, name: AgentName, *, active: bool) -> None:
         try:
@@ -290,7 +303,7 @@ class LedTeam:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
         self._on.emit(member.started)
         if isinstance(member, Member):
-            pump = self._room.pump(member.name, member.bring, delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, delivered)
             post.pump = self._tasks.create_task(pump)
         post.life = self._tasks.create_task(self._live(post))
         self.changed()
@@ -372,7 +385,8 @@ class LedTeam:
             return
         if post.approved is not None:
             # After it is gone: who reads that it agreed finds it gone.
-            body = approved(post.approved, post.member, self.office.now)
+            pane = post.member.pane
+            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             await self.office.post_body(name, LEAD_NAME, body)
 
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:

@@ -39,8 +39,11 @@ class Letter(Struct, frozen=True, kw_only=True):
         return Item(id=ident, to=to, content=(Text(text=self.text),), by=self.by, rank=self.rank)
 
 
-def plain(mail: Mail) -> Letter:
-    """Words, whatever they look like."""
+def plain(mail: Mail, *, believed: bool = True) -> Letter:
+    """Words, whatever they look like; where they may be from anybody, nobody's in particular."""
+    if not believed:
+        said = message_from(mail.sender, mail.text, summary=mail.summary or "", verified=False)
+        return Letter(rank=RANK_PEER, by="agent", text=said)
     if mail.sender == PERSON:
         return Letter(rank=RANK_PERSON, by="person", text=mail.text)
     return Letter(

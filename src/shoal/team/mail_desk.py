@@ -58,8 +58,8 @@ class MailDesk:
             return await waiting.answer
         finally:
             del self._open[request.request_id]
-            if not waiting.answer.done() or waiting.answer.cancelled():
-                self._withdrawn(request.request_id)
+            # Also where it was answered: the answer may have come past the lead, which still asks.
+            self._withdrawn(request.request_id)
 
     def waits_for(self, request: str) -> bool:
         return request in self._open

@@ -2,6 +2,7 @@
 
 Mail is marked only once it is in its owner's transcript or was acted on. A process that dies before that
 finds it unread again, and what the transcript already has is marked without being brought a second time.
+So is mail that comes again after it was marked, by whomever: somebody copied it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Mailroom:
         self._report = report
         self._open: dict[AgentName, set[str]] = {}
         """What was brought and is not marked yet."""
-        self._owners: dict[str, AgentName] = {}
+        self._marked: dict[AgentName, set[str]] = {}
+        """What was ever consumed of an inbox, also by an earlier owner of the name."""
         self._due: dict[AgentName, set[str]] = {}
         self._news = asyncio.Event()
 
@@ -40,14 +42,16 @@ class Mailroom:
         try:
             while True:
                 try:
+                    if owner not in self._marked:
+                        history = await self._boxes.history(owner)
+                        self._marked[owner] = {mail.id for mail in history if mail.read}
                     await self._boxes.wait(owner, beyond=brought)
                     for mail in await self._boxes.take(owner, limit=_BATCH + len(brought)):
                         if mail.id in brought:
                             continue
                         brought.add(mail.id)
-                        self._owners[mail.id] = owner
-                        if mail.id in delivered or await bring(mail):
-                            self.settled(mail.id)
+                        if mail.id in delivered or self._came_again(mail, owner) or await bring(mail):
+                            self.settled(mail.id, owner)
                 except (LockUnavailable, StoreError) as error:
                     self._report(f"The mail of {owner} waits: {error}")
                     await self._clock.sleep(_PAUSE)
@@ -67,10 +71,9 @@ class Mailroom:
             return False
         return any(mail.id not in brought for mail in mails)
 
-    def settled(self, mail: str) -> None:
+    def settled(self, mail: str, owner: AgentName) -> None:
         """It is in its owner's transcript, or was acted on. What is no mail is passed over."""
-        owner = self._owners.pop(mail, None)
-        if owner is not None:
+        if mail in self._open.get(owner, ()):
             self._due.setdefault(owner, set()).add(mail)
             self._news.set()
 
@@ -97,4 +100,11 @@ class Mailroom:
                 continue
             else:
                 self._open.get(owner, set()).difference_update(ids)
+                self._marked.get(owner, set()).update(ids)
         return done
+
+    def _came_again(self, mail: Mail, owner: AgentName) -> bool:
+        if mail.id not in self._marked.get(owner, ()):
+            return False
+        self._report(f"Mail for {owner} came a second time and is passed over ({mail.id[:80]!r}).")
+        return True

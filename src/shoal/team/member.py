@@ -20,19 +20,18 @@ from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
-from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.record import TaskBoard
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending, ending, last_words
 from shoal.runs.outfit import Outfit
 from shoal.runs.reports import kept
+from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
-from shoal.team.letters import shown, task_letter
+from shoal.team.letters import plain, shown, task_letter
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mate import Stage
 from shoal.team.office import Office
-from shoal.wire.bodies import body_of
 
 
 class Member:
@@ -105,9 +104,9 @@ class Member:
             model=self.agent.model.card.id,
         )
 
-    async def bring(self, mail: Mail) -> bool:
+    async def bring(self, received: Received) -> bool:
         """Whether the mail is settled with that."""
-        body = body_of(mail)
+        mail, body = received.mail, received.body
         match body:
             case PermissionResponse() | PlanApprovalResponse():
                 if not self.desk.answer(body):
@@ -118,7 +117,8 @@ class Member:
                 self._stage.asked_to_end(self.name, body)
             case _:
                 self.claims = True
-        self._on.queue.put(shown(mail, body).item(mail.id, self.id))
+        letter = shown(mail, body) if received.believed else plain(mail, believed=False)
+        self._on.queue.put(letter.item(mail.id, self.id))
         self._stage.changed()
         return False
 

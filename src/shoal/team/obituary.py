@@ -5,10 +5,10 @@ from __future__ import annotations
 from shoal.core.agents import Completion, Glimpse, KeptWork
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
 from shoal.core.ids import LEAD
+from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
 from shoal.runs.endings import Ending
 from shoal.team.footing import Footing
-from shoal.team.mate import Mate
 from shoal.team.post import Post
 from shoal.wire.notices import kept_work
 
@@ -58,14 +58,12 @@ def glimpse(on: Footing, post: Post) -> Glimpse:
     )
 
 
-def approved(request: ShutdownRequest, member: Mate, now: str) -> ShutdownApproved:
+def approved(
+    request: ShutdownRequest, name: AgentName, pane: str, backend: str, now: str
+) -> ShutdownApproved:
     """In the name of one that agreed to shut down."""
     return ShutdownApproved(
-        request_id=request.request_id,
-        sender=member.name,
-        timestamp=now,
-        pane_id=member.pane,
-        backend_type=backend_of(member.pane),
+        request_id=request.request_id, sender=name, timestamp=now, pane_id=pane, backend_type=backend
     )
 
 

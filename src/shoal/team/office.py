@@ -11,19 +11,27 @@ from shoal.core.ids import Ids
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.record import Mailboxes
+from shoal.core.signing import Seal
 from shoal.wire.bodies import body_text
 
 
 class Office:
-    """`colors` are those of the members by name; the lead has none."""
+    """`colors` are those of the members by name; the lead has none. Without a `seal` nothing is signed."""
 
     def __init__(
-        self, boxes: Mailboxes, colors: Mapping[AgentName, str | None], *, clock: Clock, ids: Ids
+        self,
+        boxes: Mailboxes,
+        colors: Mapping[AgentName, str | None],
+        *,
+        clock: Clock,
+        ids: Ids,
+        seal: Seal | None = None,
     ) -> None:
         self._boxes = boxes
         self._colors = colors
         self._clock = clock
         self._ids = ids
+        self._seal = seal
 
     @property
     def now(self) -> str:
@@ -58,4 +66,5 @@ class Office:
         )
         if to == LEAD_NAME:
             await self._boxes.open(to)
-        return await self._boxes.post(to, enveloped(mail, kind, from_lead=sender == LEAD_NAME))
+        mail = enveloped(mail, kind, from_lead=sender == LEAD_NAME)
+        return await self._boxes.post(to, mail if self._seal is None else self._seal.sealed(mail, to))

@@ -18,11 +18,15 @@ from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Team
+from shoal.core.signing import Seal
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
+from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
+from shoal.team.letters import PERSON
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
@@ -68,6 +72,11 @@ class Outpost(OutpostTools):
         self._stands: words.Stands | None = None
         self._pings: asyncio.TaskGroup | None = None
         self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note)
+        # Another program that started this process has no key of ours, and is its lead all the same.
+        self._key = None if membership.link is None else on.record.key(membership.team)
+        trusted = (LEAD_NAME,) if self._key is None else ForeignPrograms(on.record.mailboxes(membership.team))
+        self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
+        self._door = Doorkeeper(on, self._room, self._verifier, self.changed)
         self._member: Member | None = None
         self.permit: Callable[[Suggestion], None] = lambda _: None
         """Told what a person has answered for the whole session."""
@@ -87,16 +96,18 @@ class Outpost(OutpostTools):
             {each.name: each.color for each in team.members},
             clock=self._on.clock,
             ids=self._on.ids,
+            seal=None if self._key is None else Seal(team.name, self._key),
         )
         member = self._member = await self._made(team, entered)
         if self._link is not None:
             prompt = "" if member.outfit.prompt is None else member.outfit.prompt.text
             ready = words.Ready(started=member.started, resolved=member.outfit.resolved, prompt=prompt)
             self._link.send(ready)
+            self.changed()
         async with asyncio.TaskGroup() as tasks:
             self._pings = tasks
             life = self._life = tasks.create_task(member.live())
-            pump = self._room.pump(member.name, member.bring, member.outfit.delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, member.outfit.delivered)
             chores = [tasks.create_task(pump), tasks.create_task(self._room.mark_what_is_settled())]
             if self._link is not None:
                 chores.append(tasks.create_task(self._listen(self._link)))
@@ -170,7 +181,7 @@ class Outpost(OutpostTools):
         return member.agent if member is not None and member.id == agent else None
 
     def entered(self, item: Item) -> None:
-        self._room.settled(item.id)
+        self._room.settled(item.id, self._is.name)
         self.changed()
 
     @property
@@ -187,7 +198,12 @@ class Outpost(OutpostTools):
         return ()
 
     async def say(self, to: str, text: str) -> Reached | None:
-        return None
+        """A person's words for the member; None where it has another name."""
+        member = self._member
+        if member is None or to not in (member.name, member.id):
+            return None
+        await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
+        return Reached(to=member.id, name=member.name, how="queued")
 
     async def end(self, name: str, why: str) -> bool:
         if self._member is None or name not in (self._is.name, self._member.id):
@@ -204,7 +220,7 @@ class Outpost(OutpostTools):
 
     async def _made(self, team: Team, entered: Entered) -> Member:
         on, name = self._on, entered.name
-        joiner = Joiner(on, team, self.office)
+        joiner = Joiner(on, team, self.office, self._verifier)
         desk = MailDesk(name, team.name, self.office, on.desk, self._withdrawn)
         newcomer = await joiner.newcomer(entered, self._is.mode, desk, self._is.call)
         order, board = self._is.order, on.record.board(team.name)
@@ -251,7 +267,7 @@ class Outpost(OutpostTools):
 
     def _has_work(self, member: Member) -> bool:
         at_work = member.state in ("running", "created") or member.claiming
-        return at_work or bool(self._on.queue.size(member.id))
+        return at_work or bool(self._on.queue.size(member.id)) or self._door.asking > 0
 
     async def _put_away(self, member: Member) -> KeptWork | None:
         try:
@@ -266,5 +282,7 @@ class Outpost(OutpostTools):
             left = words.Left(status=end.status, text=end.text, detail=end.detail, work=work)
             self._link.send(left)
         elif self.agreed is not None:
-            body = approved(self.agreed, member, self.office.now)
+            _, entered = await self._place()
+            pane, backend = entered.tmux_pane_id, entered.backend_type or ""
+            body = approved(self.agreed, member.name, pane, backend, self.office.now)
             await self.office.post_body(member.name, LEAD_NAME, body)

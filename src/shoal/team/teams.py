@@ -69,6 +69,10 @@ class SessionTeams:
             )
         if site.agent.team is not None:
             raise AgentRefused(f"You work in the team {site.agent.team} already.")
+        return await self.found(name, description=description, kind=kind)
+
+    async def found(self, name: str, *, description: str | None, kind: str | None = None) -> Team:
+        """Make the team that the lead leads, where it leads none yet."""
         lead = self._on.lead()
         me = Newcomer(
             name=LEAD_NAME,
@@ -82,8 +86,9 @@ class SessionTeams:
         except BadName as error:
             raise AgentRefused(str(error)) from error
         team = await self._on.record.rosters.create(
-            wished, lead=me, session=site.agent.session, description=description
+            wished, lead=me, session=lead.identity.session, description=description
         )
+        await self._on.elsewhere.prepare()
         self._lead(team).start()
         return team
 
@@ -97,6 +102,12 @@ class SessionTeams:
                 f"The team {led.name} still has active members: {', '.join(busy)}. Ask them to shut down "
                 "first (SendMessage with a shutdown_request); when they have ended, delete it again."
             )
+        await self.disband()
+        return led.name
+
+    async def disband(self) -> None:
+        """Whoever is in the team ends, and nothing is left of it."""
+        led = self._here()
         await led.close(stays=False)
         await self._on.record.rosters.delete(led.name)
         await self._on.record.forget(led.name)
@@ -105,7 +116,6 @@ class SessionTeams:
         if self._alone is not None:
             lead.identity = self._alone
             assume(lead.identity)
-        return led.name
 
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
         if site.agent.is_teammate or (order.name is None and order.team is None):
@@ -161,11 +171,7 @@ class SessionTeams:
         found = led.find(to)
         if found is None:
             raise led.refuse_stranger(to)
-        request = shutdown_request_id(self._on.clock.now(), found)
-        body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
-        await led.office.post_body(LEAD_NAME, found, body)
-        led.asked_elsewhere(found, body)
-        return request
+        return await self._ask_to_end(led, found, reason)
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
         led = self._here()
@@ -208,6 +214,25 @@ class SessionTeams:
         return () if self._led is None else self._led.members()
 
     # For the session
+
+    async def enlist(self, order: Order) -> Spawned:
+        """A member that no call of the lead asked for."""
+        return await self._here().spawn(order, "")
+
+    async def shut_down(self, name: str, reason: str) -> bool:
+        """A person's word: asked, and gone after the grace whatever it says. False where there is none."""
+        led = self._led
+        found = None if led is None else led.find(name)
+        post = None if led is None or found is None else led.post_of(led.agent_of(found))
+        if led is None or found is None or post is None:
+            return False
+        await self._ask_to_end(led, found, reason)
+        try:
+            async with self._on.clock.deadline(self._on.grace):
+                await post.gone.wait()
+        except TimeoutError:
+            await led.end(post, f"{reason}, and it did not agree within {self._on.grace:g} s")
+        return True
 
     def agent(self, agent: AgentId) -> Agent | None:
         """A teammate."""
@@ -256,6 +281,13 @@ class SessionTeams:
         lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
         assume(lead.identity)
         return led
+
+    async def _ask_to_end(self, led: LedTeam, name: AgentName, reason: str) -> str:
+        request = shutdown_request_id(self._on.clock.now(), name)
+        body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
+        await led.office.post_body(LEAD_NAME, name, body)
+        led.asked_elsewhere(name, body)
+        return request
 
     def _here(self) -> LedTeam:
         if self._led is None:

@@ -25,6 +25,45 @@ class Named(msgspec.Struct, frozen=True):
     name: str
 
 
+class _Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the signature of a function says."""
+
+    parameters: dict[str, Parameter]
+    wants_site: bool
+    arguments: type[msgspec.Struct]
+    schema: dict[str, Any]
+
+
+_shapes: dict[tuple[Any, ...], _Shape] = {}
+"""By code: each session makes the built-in tools anew, around what is its own."""
+_MOST_SHAPES = 256
+
+
+def _shape(function: Callable[..., Any], name: str) -> _Shape:
+    try:
+        given = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
+        key = (function.__code__, name, given, tuple(function.__annotations__.items()))
+        known = _shapes.get(key)
+    except (AttributeError, TypeError):  # no plain function, or a default that cannot be compared
+        return _read_shape(function, name)
+    if known is None:
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        known = _shapes[key] = _read_shape(function, name)
+    return known
+
+
+def _read_shape(function: Callable[..., Any], name: str) -> _Shape:
+    parameters = _parameters(function)
+    arguments = _arguments_struct(name, parameters)
+    return _Shape(
+        parameters={parameter.name: parameter for parameter in parameters},
+        wants_site=_SITE in inspect.signature(function).parameters,
+        arguments=arguments,
+        schema=plain_schema(arguments),
+    )
+
+
 class FunctionTool:
     """A tool that is one function."""
 
@@ -38,18 +77,16 @@ class FunctionTool:
         deadline: float | None,
         beside: bool = False,
     ) -> None:
-        parameters = _parameters(function)
+        shape = _shape(function, name)
         self.function = function
         self.reads_only = reads_only
         self.side_by_side = reads_only or beside
         self.deadline = deadline
-        self._parameters = {parameter.name: parameter for parameter in parameters}
-        self._wants_site = _SITE in inspect.signature(function).parameters
-        self._arguments = _arguments_struct(name, parameters)
+        self._parameters = shape.parameters
+        self._wants_site = shape.wants_site
+        self._arguments = shape.arguments
         self._call = _awaitable(function)
-        self.schema = ToolSchema(
-            name=name, description=description, input_schema=plain_schema(self._arguments)
-        )
+        self.schema = ToolSchema(name=name, description=description, input_schema=shape.schema)
 
     def __repr__(self) -> str:
         return f"<tool {self.schema.name}>"

@@ -13,7 +13,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
 from shoal.core.record import TaskBoard
-from shoal.core.tasks import Change, Claim, Draft, Task, open_blockers, unblocked_by
+from shoal.core.tasks import Change, Claim, Draft, Task, begun_by, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import Named, tool
 from shoal.tools.task_texts import as_data, line, refused, whole
@@ -211,7 +211,15 @@ class _Desk:
             self._attempts.pop(key, None)
         if after.owner not in (None, before.owner, me):
             await self._assigned(site.agent, after.owner, after)
-        return await self._done(board, wish, after, claimed=claim is not None)
+        if wish.status == "completed":
+            await self._tell_owners(board, task, me, site)
+        return await self._done(board, wish, after, me, claimed=claim is not None)
+
+    async def _tell_owners(self, board: TaskBoard, done: TaskId, me: AgentName, site: Site) -> None:
+        """Of the tasks that waited for this one and are somebody's: nobody else will take those."""
+        for task in begun_by(done, {other.id: other for other in await board.list()}):
+            if task.owner not in (None, me):
+                await self._assigned(site.agent, task.owner, task)
 
     async def _not_accepted(self, board: TaskBoard, task: TaskId, site: Site) -> str | None:
         """Why the task is not done, if the command that decides about it says so."""
@@ -239,7 +247,9 @@ class _Desk:
             f"Write to {found.owner} or to the lead."
         )
 
-    async def _done(self, board: TaskBoard, wish: _Wish, task: Task, *, claimed: bool) -> Outcome:
+    async def _done(
+        self, board: TaskBoard, wish: _Wish, task: Task, me: AgentName, *, claimed: bool
+    ) -> Outcome:
         if wish.status == "deleted":
             return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
         tasks = {other.id: other for other in await board.list()}
@@ -247,6 +257,11 @@ class _Desk:
         if wish.status == "completed":
             free = unblocked_by(task.id, tasks)
             said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
+            owned = begun_by(task.id, tasks)
+            mine = [other.id for other in owned if other.owner == me]
+            others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != me]
+            said += [f"Yours, and free to begin now: {', '.join(mine)}."] if mine else []
+            said += [f"Can begin now: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
         return Outcome(content=text, data={"task": as_data(task)})
 

@@ -50,6 +50,13 @@ class StopTask(Command, frozen=True, tag="stop_task"):
     task_id: str
 
 
+class ShutDown(Command, frozen=True, tag="shut_down"):
+    """Ask a teammate to end, and end it after the grace; answered when it is gone."""
+
+    name: str
+    reason: str = ""
+
+
 class StopAgents(Command, frozen=True, tag="stop_agents"):
     """End every agent but the lead."""
 

@@ -31,6 +31,7 @@ class _Form(Struct, rename={"sender": "from"}, gc=False):
     summary: str | None = None
     color: str | None = None
     msg_id: str | None = None
+    shoal_sig: str | None = None
 
 
 _decode_forms = msgspec.json.Decoder(list[_Form]).decode
@@ -101,7 +102,7 @@ def read_entry(raw: bytes) -> Entry | Rejected:
 
 
 def entry_bytes(mail: Mail) -> bytes:
-    """A new entry, on one line. The fields of early 2026 and `msg_id`; every reader takes those."""
+    """A new entry, on one line. The fields of early 2026 and `msg_id`, which every reader takes, and ours."""
     fields: dict[str, Any] = {
         "from": mail.sender,
         "text": mail.text,
@@ -113,6 +114,8 @@ def entry_bytes(mail: Mail) -> bytes:
     if mail.color is not None:
         fields["color"] = mail.color
     fields["msg_id"] = mail.id
+    if mail.signature is not None:
+        fields["shoal_sig"] = mail.signature
     return dump(fields)
 
 
@@ -146,6 +149,7 @@ def _mail(form: _Form, seen: dict[str, int]) -> Mail:
         read=form.read,
         summary=form.summary,
         color=form.color,
+        signature=form.shoal_sig,
     )
 
 

@@ -130,11 +130,14 @@ def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
     )
 
 
-def message_from(sender: str, text: str, *, summary: str = "", color: str | None = None) -> str:
-    """A message of one agent to another."""
+def message_from(
+    sender: str, text: str, *, summary: str = "", color: str | None = None, verified: bool = True
+) -> str:
+    """A message of one agent to another. That it is not verified stands where no text reaches."""
+    doubt = "" if verified else ' verified="no"'
     about = f" summary={quoteattr(neutral(summary))}" if summary else ""
     paint = f" color={quoteattr(color)}" if color else ""
     return (
-        f"<teammate-message teammate_id={quoteattr(sender)}{paint}{about}>\n"
+        f"<teammate-message teammate_id={quoteattr(sender)}{doubt}{paint}{about}>\n"
         f"{neutral(text)}\n</teammate-message>"
     )

@@ -117,6 +117,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a teammate has to answer a request to shut down before it is ended."""
     teammate_mode: TeammateMode = "auto"
     """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    split_panes: bool = True
+    """Whether panes are split off the lead's window; else each gets a window of its own."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
     """Other programs that can be teammates: for each agent type the words that start one."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
@@ -129,6 +131,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds after the start for which the first request waits for MCP servers that are coming up."""
     mcp_deadline: Seconds = 60.0
     """Seconds for one call of an MCP server's tool without a sign of life."""
+    trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
+    """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()

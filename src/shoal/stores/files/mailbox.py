@@ -124,7 +124,7 @@ class Mailbox:
 
     async def open(self, *, foreign: bool) -> None:
         self._places.inboxes.create(self._file, EMPTY)
-        if foreign == self._owned_by_foreign():
+        if foreign == self.is_foreign:
             return
         async with self._lock as held:
             if foreign:
@@ -187,7 +187,7 @@ class Mailbox:
     async def _write_posts(self) -> None:
         async with self._lock.own:
             window = self._read()
-            if isinstance(window, Window) and not self._owned_by_foreign():
+            if isinstance(window, Window) and not self.is_foreign:
                 self._window = window
                 if window.room[0] == 0 and not self._overflow.interrupted:
                     self._queue(self._posts_to_write())
@@ -199,7 +199,7 @@ class Mailbox:
         window = self._looked_at()
         posts = self._posts_to_write()
         try:
-            if self._overflow.waiting() and not self._owned_by_foreign():
+            if self._overflow.waiting() and not self.is_foreign:
                 # First come first served: the new ones go behind those that wait.
                 self._overflow.append([post.entry.raw for post in posts])
                 self._overflow.recover(window.ids)
@@ -208,7 +208,7 @@ class Mailbox:
                 for post in posts:
                     _tell(post, delivered=post.entry.mail.id in held_now)
                 return
-            fitting = len(posts) if self._owned_by_foreign() else _fitting(window, posts)
+            fitting = len(posts) if self.is_foreign else _fitting(window, posts)
             self._write(held, (*window.entries, *(post.entry for post in posts[:fitting])))
         except ShoalError as error:
             _fail(posts, error)
@@ -347,7 +347,7 @@ class Mailbox:
     def _write(self, held: ForeignLock, entries: tuple[Entry, ...]) -> None:
         """The one way an inbox changes. A death between any two of its steps loses and doubles nothing."""
         kept, gone = entries, tuple[Entry, ...]()
-        if self._owned_by_foreign():
+        if self.is_foreign:
             moving = self._overflow.next_lines(_EVERYTHING, _EVERYTHING)
         else:
             entries = tuple([named(e, self._ids.uuid()) if nameless(e) else e for e in entries])
@@ -387,7 +387,8 @@ class Mailbox:
                 self._report(f"A message that waited for {self.owner} is unreadable: {entry.reason}.")
         return tuple(entries)
 
-    def _owned_by_foreign(self) -> bool:
+    @property
+    def is_foreign(self) -> bool:
         return self._places.foreign.status(self.owner) is not None
 
 

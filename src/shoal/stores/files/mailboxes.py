@@ -62,6 +62,9 @@ class FileMailboxes:
             self._watch = DirectoryWatch(self._places.inboxes.path, self._look, named=self._told)
         await box.wait(beyond)
 
+    def is_foreign(self, owner: AgentName) -> bool:
+        return self._box(owner).is_foreign
+
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
         return await self._box(owner).history()
 

@@ -17,6 +17,7 @@ from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, free_name
 from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
 from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.keys import remove_key
 from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
 from shoal.wire.foreign import Invalid
 from shoal.wire.roster import TeamFile, read_team, team_bytes
@@ -207,6 +208,8 @@ class FileRosters:
         return found
 
     def _make(self, team: Team) -> None:
+        # What an earlier team of this name signed is none of this one's.
+        remove_key(self._home, team.name)
         for steps in (("teams", team.name, "inboxes"), ("tasks", team.name)):
             inside(self._home, *steps).close()
         tasks = inside(self._home, "tasks", team.name)
@@ -283,6 +286,7 @@ class FileRosters:
                 self._remove(name)
 
     def _remove(self, team: TeamName) -> None:
+        remove_key(self._home, team)
         # Our own part last: it says that the rest is to be removed.
         for steps in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
             directory = found_inside(self._home, *steps)

@@ -140,14 +140,14 @@ def new(*, name: str, user: bool, description: str) -> int:
     before = next((each for each in _view(None, None).definitions.all() if each.name == name), None)
     directory = home_directory() / "agents" if user else Path.cwd() / ".claude" / "agents"
     path = directory / f"{name}.md"
-    _write(path, template(name, description))
+    write_new(path, template(name, description))
     click.echo(f"{clean(str(path))} is written. Change it, then: shoal agents show {shlex.quote(name)}")
     if before is not None:
         click.echo(f"There is another of that name ({_source(before)}): `shoal agents validate` says more.")
     return exits.OK
 
 
-def _write(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

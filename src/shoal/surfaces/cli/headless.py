@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ class Job(Struct, frozen=True, kw_only=True):
     quiet: bool = False
     verbose: bool = False
     """Tell the person at the end of each turn what it took."""
+    prepare: Callable[[Session], Awaitable[str]] | None = None
+    """Gives the prompt once the session is open."""
 
 
 def headless(job: Job) -> int:
@@ -105,7 +107,7 @@ class _Run:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._job.prompt is not None:
-                    await self._turn(self._session.run(self._job.prompt))
+                    await self._turn(self._session.run(await self._prompt()))
                     while self._reason == "done" and (turn := await self._woken_turn(group)) is not None:
                         await self._turn(turn)
                 else:
@@ -129,6 +131,10 @@ class _Run:
             or (exits.STOPPED if self._stopped else exits.OK)
             or (exits.ERROR if lines_lost else exits.OK)
         )
+
+    async def _prompt(self) -> str:
+        prepare = self._job.prepare
+        return (self._job.prompt or "") if prepare is None else await prepare(self._session)
 
     async def _wake_when_stopped(self) -> None:
         """By another process, through the run's control socket."""

@@ -81,9 +81,9 @@ def send(*, agent: str, text: str, summary: str | None, sender: str, team: str |
         from shoal.core.envelopes import enveloped
         from shoal.core.ids import Ids
         from shoal.core.mail import Mail
-        from shoal.core.names import agent_name
+        from shoal.core.names import agent_name, team_name
 
-        mailboxes = record.mailboxes(await chosen_team(record, team))
+        name = team_name(await chosen_team(record, team))
         mail = Mail(
             id=Ids().uuid(),
             sender=person() if sender == PERSON else agent_name(sender),
@@ -91,7 +91,7 @@ def send(*, agent: str, text: str, summary: str | None, sender: str, team: str |
             timestamp=iso(SystemClock().now()),
             summary=summary,
         )
-        return await mailboxes.post(agent_name(agent), enveloped(mail, "message", from_lead=False))
+        return await record.post(name, agent_name(agent), enveloped(mail, "message", from_lead=False))
 
     receipt = with_record(work)
     if as_json:

@@ -18,19 +18,21 @@ from shoal.surfaces.cli.slash import COMMANDS
 from shoal.surfaces.cli.talk import Talk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
 
     from shoal.app.options import Options
     from shoal.app.session import Session
     from shoal.core.agents import Glimpse
     from shoal.core.messages import Message
 
+    Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
 
 RECALLED = 400
 """Columns of the last prompt and answer that a resumed session begins with."""
 
 
-def interactive(options: Options, prompt: str | None) -> int:
+def interactive(options: Options, prompt: str | None, prepare: Prepare | None = None) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
@@ -38,7 +40,7 @@ def interactive(options: Options, prompt: str | None) -> int:
     from shoal.surfaces.cli.trust import ask_once
 
     ask_once(options)
-    return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd())))
+    return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd()), prepare))
 
 
 def _without_terminal(options: Options, prompt: str | None) -> int:
@@ -58,8 +60,11 @@ def _without_terminal(options: Options, prompt: str | None) -> int:
     return headless(Job(options=options, prompt=whole, output=Wanted()))
 
 
-async def converse(options: Options, prompt: str | None, home: Path) -> int:
-    """Until the person ends it; the exit status. `home` is where the history of prompts is kept."""
+async def converse(options: Options, prompt: str | None, home: Path, prepare: Prepare | None = None) -> int:
+    """Until the person ends it; the exit status. `home` is where the history of prompts is kept.
+
+    `prepare` gives the first prompt once the session is open.
+    """
     from shoal.app.session import Session
     from shoal.app.watching import Run
     from shoal.surfaces.cli.ps import standings_of
@@ -78,11 +83,11 @@ async def converse(options: Options, prompt: str | None, home: Path) -> int:
                 _greet(screen, session)
                 so_far = standings_of(Run(session=session.id, home=home))
                 talk = Talk(session, screen, place, so_far)
-                outcome = await talk.go(prompt)
+                outcome = await talk.go(prompt if prepare is None else await prepare(session))
                 _farewell(screen, session, await session.stop_agents())
             if outcome == "ended":
                 return talk.status
-            prompt = None
+            prompt = prepare = None
             options = structs.replace(options, resume=None, continue_last=False, fork=False, session_id=None)
     finally:
         place.close()

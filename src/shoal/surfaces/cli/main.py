@@ -132,8 +132,24 @@ COMMANDS = {
     ),
     "team": SubCommand(
         "shoal.surfaces.cli.team",
-        "List and show teams, or remove one.",
-        ("shoal team ls", "shoal team show roof", "shoal team rm roof --yes"),
+        "See, start, talk to, stop and resume teams.",
+        (
+            "shoal team ls",
+            "shoal team show roof --json | jq '.members[] | {name, state}'",
+            'shoal team start review "the last commit"',
+            'shoal team start feature "dark mode" --dry-run',
+            'shoal team start bug-hunt "the nightly job fails" -p --max-budget-usd 5',
+            "shoal team templates",
+            "shoal team template show review",
+            "shoal team template validate .claude/teams/audit.md",
+            "shoal team template new audit",
+            'shoal team send roof alice "Leave the tests alone."',
+            "shoal team attach roof",
+            "shoal team stop roof alice",
+            'shoal team resume roof -p "go on"',
+            "shoal team export roof --format md -o roof.md",
+            "shoal team rm roof --yes",
+        ),
     ),
     "trust": SubCommand(
         "shoal.surfaces.cli.trust",
@@ -163,6 +179,13 @@ COMMANDS = {
         ),
     ),
 }
+
+UNLISTED = {
+    "view": SubCommand(
+        "shoal.surfaces.cli.view", "Show one agent of a run, and talk to it.", ("shoal view 3f2a alice",)
+    ),
+}
+"""What other parts of Shoal start; a person may, but need not know it."""
 
 EXAMPLES = """\
   shoal                                        talk with an agent in this directory
@@ -245,22 +268,32 @@ def _shown(examples: Sequence[str]) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
 
 
+def _give_examples(command: click.Command, own: str, examples: Sequence[str]) -> None:
+    """To each command those that use it."""
+    command.epilog = _shown([example for example in examples if f"{own} " in f"{example} "])
+    for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+        _give_examples(part, f"{own} {name}", examples)
+
+
 def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
-    if arguments and arguments[0] in COMMANDS:
-        sub = COMMANDS[arguments[0]]
+    if arguments and (sub := COMMANDS.get(arguments[0]) or UNLISTED.get(arguments[0])):
         command: click.Command = import_module(sub.module).command
-        command.epilog = _shown(sub.examples)
-        for name, part in command.commands.items() if isinstance(command, click.Group) else ():
-            own = f"shoal {arguments[0]} {name}"
-            part.epilog = _shown([example for example in sub.examples if f"{own} " in f"{example} "])
+        _give_examples(command, f"shoal {arguments[0]}", sub.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
             debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
             command.params.append(debug)
         return command, f"shoal {arguments[0]}", arguments[1:]
+    if is_member(arguments):
+        return import_module("shoal.surfaces.cli.member").command, "shoal", arguments
     return root, "shoal", arguments
+
+
+def is_member(arguments: Sequence[str]) -> bool:
+    """Whether another program starts us as a member of its team."""
+    return any(word.partition("=")[0] == "--agent-id" for word in arguments)
 
 
 def _run(**given: Any) -> int:

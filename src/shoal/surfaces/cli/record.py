@@ -56,7 +56,9 @@ def person() -> AgentName:
     return AgentName(PERSON)
 
 
-async def chosen_team(record: AgentsRecord, given: str | None) -> str:
+async def chosen_team(
+    record: AgentsRecord, given: str | None, how: str = "Name one with --team NAME."
+) -> str:
     """The team that was named, or the only one there is."""
     from shoal.core.names import team_name
 
@@ -67,7 +69,7 @@ async def chosen_team(record: AgentsRecord, given: str | None) -> str:
             raise click.UsageError(f"There is no team {name}. {_known(teams)}")
         return name
     if len(teams) != 1:
-        raise click.UsageError(f"Which team? {_known(teams)} Name one with --team NAME.")
+        raise click.UsageError(f"Which team? {_known(teams)} {how if teams else ''}".rstrip())
     return teams[0]
 
 
@@ -98,7 +100,9 @@ def _session(given: str | None) -> str:
 
 
 def _known(teams: Sequence[str]) -> str:
-    return f"There are: {', '.join(teams)}." if teams else "There are no teams yet."
+    if teams:
+        return f"There are: {', '.join(teams)}."
+    return 'There are no teams yet. Start one: shoal team start review "the last commit"'
 
 
 def print_json(value: Any) -> None:

@@ -15,6 +15,8 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    MemberRested,
+    MemberWoken,
     RequestSettled,
     SessionEnded,
     SessionStarted,
@@ -46,7 +48,7 @@ class Standing:
         self.priced = True
         self.question: Question | None = None
         self.completion: Completion | None = None
-        self.at_work = facts is not None
+        self.at_work = _begins_at_work(facts)
         self.gone = False
         """The process ended without a word about this agent."""
         self._calls: dict[str, str] = {}
@@ -97,7 +99,8 @@ class Standing:
         """It is resumed; what it took before still counts."""
         # A person's words are no call, and programs know the agent by the call that first started it.
         self.facts = replace(facts, call=facts.call or self.call)
-        self.background, self.completion, self.at_work, self.gone = facts.background, None, True, False
+        self.background, self.completion, self.gone = facts.background, None, False
+        self.at_work = _begins_at_work(facts)
         self.since = self.heard = at
 
     def hear(self, event: Event, at: float) -> None:
@@ -105,13 +108,6 @@ class Standing:
         match event:
             case AgentMoved():
                 self.background = True
-            case AgentEnded(completion=completion):
-                self.completion, self.at_work, self.doing, self.question = completion, False, "", None
-            case TurnStarted(prompt=prompt):
-                self.at_work, self.since = True, at
-                self.task = one_line(prompt) or self.task
-            case TurnEnded() | SessionEnded():
-                self.at_work, self.doing = False, ""
             case SessionStarted(model=model):
                 self.model = model
             case Asked(question=question):
@@ -127,8 +123,22 @@ class Standing:
                 self.priced = self.priced and cost is not None
                 self.model = model
             case _:
-                pass
+                self._work_or_rest(event, at)
         self.doing = doing_now(event, self._calls, self.doing)
+
+    def _work_or_rest(self, event: Event, at: float) -> None:
+        match event:
+            case AgentEnded(completion=completion):
+                self.completion, self.at_work, self.doing, self.question = completion, False, "", None
+            case TurnStarted(prompt=prompt):
+                self.at_work, self.since = True, at
+                self.task = one_line(prompt) or self.task
+            case MemberWoken():
+                self.at_work = True
+            case TurnEnded() | SessionEnded() | MemberRested():
+                self.at_work, self.doing = False, ""
+            case _:
+                pass
 
 
 class Standings:
@@ -181,6 +191,11 @@ class Standings:
     def name(self, agent: AgentId) -> str:
         known = self.all.get(agent)
         return str(agent) if known is None else known.who
+
+
+def _begins_at_work(facts: AgentStarted | None) -> bool:
+    """A teammate says itself when it has something to do."""
+    return facts is not None and not facts.team
 
 
 def _below(parent: AgentId | None, by_parent: dict[AgentId | None, list[Standing]]) -> Iterator[Standing]:

@@ -160,6 +160,8 @@ def update(*, task: str, team: str | None, session: str | None, as_json: bool, *
         before, after = await record.board(name).update(task_id(task), change, by=person())
         if after.owner not in (None, before.owner) and name in await record.rosters.list():
             await record.assign(TeamName(name), person(), after.owner, after)
+        if after.status == "completed" != before.status:
+            await _tell_owners(record, name, after)
         return before, after
 
     _, after = with_record(work)
@@ -168,6 +170,17 @@ def update(*, task: str, team: str | None, session: str | None, as_json: bool, *
     else:
         _show(after, as_json=as_json)
     return exits.OK
+
+
+async def _tell_owners(record: AgentsRecord, name: str, done: Task) -> None:
+    """Of tasks that waited for this one and are somebody's: nobody else will take those."""
+    from shoal.core.names import TeamName
+    from shoal.core.tasks import begun_by
+
+    if name in await record.rosters.list():
+        for task in begun_by(done.id, {each.id: each for each in await record.board(name).list()}):
+            if task.owner is not None:
+                await record.assign(TeamName(name), person(), task.owner, task)
 
 
 def _change(given: dict[str, Any]) -> Change:

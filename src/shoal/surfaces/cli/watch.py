@@ -44,7 +44,7 @@ def command(*, session: str | None, as_json: bool) -> int:
     if run is None:
         return 1
     try:
-        asyncio.run(_print(run) if as_json else _tell(run))
+        asyncio.run(print_events(run) if as_json else _tell(run))
     except KeyboardInterrupt:
         return 130
     return 0
@@ -78,7 +78,7 @@ def _nothing_live(home: Path, cwd: Path) -> str:
     return "\n".join(lines)
 
 
-async def _print(run: Run) -> None:
+async def print_events(run: Run) -> None:
     from shoal.app.watching import watch
     from shoal.wire.content import dump
 

@@ -50,7 +50,15 @@ async def a_message_is_unread_until_it_is_marked_and_read_for_ever_after(doors: 
 @RULES.shows("BOX-01")
 async def every_field_of_a_message_is_kept(doors: Doors[Mailboxes]) -> None:
     odd = 'line\nline\t"quoted" \\ ä 日本 \U0001f41f \u2028 half \ud83d ' + "x" * 100_000
-    mail = Mail(id="m0", sender=BOB, text=odd, timestamp=_AT, summary="ä, in short", color="green")
+    mail = Mail(
+        id="m0",
+        sender=BOB,
+        text=odd,
+        timestamp=_AT,
+        summary="ä, in short",
+        color="green",
+        signature="0" * 64,
+    )
     async with opened(doors, 2) as (boxes, others):
         await boxes.open(ANN)
         await boxes.post(ANN, mail)
@@ -114,6 +122,16 @@ async def a_foreign_owner_s_mail_is_never_kept_behind(doors: Doors[Mailboxes]) -
         standings = {(await boxes.post(ANN, _mail(f"m{n}"))).standing for n in range(200)}
         assert standings == {"delivered"}
         assert len(await boxes.take(ANN, limit=1000)) == 200
+
+
+@RULES.shows()
+async def who_is_run_by_another_program_is_known_until_it_is_not(doors: Doors[Mailboxes]) -> None:
+    async with opened(doors, 2) as (boxes, others):
+        await boxes.open(ANN, foreign=True)
+        await boxes.open(BOB)
+        assert (others.is_foreign(ANN), others.is_foreign(BOB)) == (True, False)
+        await boxes.open(ANN)
+        assert not others.is_foreign(ANN)
 
 
 @RULES.shows()

@@ -1,0 +1,221 @@
+"""Panes of iTerm2, through its `it2` program; what runs in one tells by a pipe that it started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from shoal.backends.programs import Ran, run
+from shoal.core.backends import Pane, PaneEnd
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.roster import BackendType
+
+STARTING = 60.0
+"""Seconds for a command to start in a new pane: iTerm2 types it into a shell, whose start may take long."""
+_SESSION = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_COLORS = {
+    "blue": (64, 128, 255),
+    "green": (64, 192, 64),
+    "yellow": (224, 192, 0),
+    "purple": (176, 96, 224),
+    "orange": (255, 144, 32),
+    "pink": (255, 128, 192),
+    "cyan": (0, 192, 208),
+    "red": (224, 64, 64),
+}
+
+
+class _Shown:
+    """A pane of ours. Its command holds the pipe open for as long as it lives."""
+
+    def __init__(self, pipe: Path) -> None:
+        self.pid = 0
+        self.started = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._status: int | None = None
+        self._heard = b""
+        self._fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        # A pipe to which nobody writes looks like one whose writer has ended: until there is one, it is us.
+        self._held = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        asyncio.get_running_loop().add_reader(self._fd, self._read)
+
+    @property
+    def end(self) -> PaneEnd:
+        return PaneEnd(status=self._status)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, 4096)
+        except BlockingIOError:
+            return
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"started":
+                self.pid = int(number)
+                self._let_go()
+                self.started.set()
+            else:
+                self._status = _status(int(number))
+        if not data:
+            self.close()
+
+    def close(self) -> None:
+        self._let_go()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+        self.gone.set()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
+
+
+class Iterm2Panes:
+    type: BackendType = "iterm2"
+
+    def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
+        self._env = dict(environ)
+        self._clock = clock
+        self._opening = asyncio.Lock()
+        self._directory: Path | None = None
+        self._shown: dict[str, _Shown] = {}
+
+    @property
+    def attach_command(self) -> tuple[str, ...]:
+        """Its panes are beside the lead."""
+        return ()
+
+    async def unavailable(self) -> str:
+        if self._env.get("TERM_PROGRAM") != "iTerm.app" and not self._env.get("ITERM_SESSION_ID"):
+            return "This is not iTerm2. Start shoal in it, or choose other panes with teammate_mode: tmux."
+        if shutil.which("it2", path=self._env.get("PATH")) is None:
+            return (
+                "iTerm2 is driven by its it2 program, which is not installed. "
+                "Install it with: pip install it2, and turn on the Python API in iTerm2's settings."
+            )
+        return ""
+
+    async def open(self, pane: Pane) -> str:
+        async with self._opening:
+            session = await self._split(pane)
+            script, pipe = self._written(pane, session)
+            shown = self._shown[session] = _Shown(pipe)
+        try:
+            await self._it2("session", "set-name", "--session", session, pane.title)
+            await self._it2("session", "run", "--session", session, f" exec sh {shlex.quote(str(script))}")
+            async with self._clock.deadline(STARTING):
+                await shown.started.wait()
+        except TimeoutError:
+            await self.close(session)
+            raise ProcessError(
+                f"Nothing started in the pane of {pane.title} within {STARTING:.0f} s. "
+                "Look whether a new shell in iTerm2 comes to its prompt."
+            ) from None
+        except BaseException:
+            await self.close(session)
+            raise
+        return session
+
+    def _written(self, pane: Pane, session: str) -> tuple[Path, Path]:
+        """What the pane runs: a file, for what is typed stands on the screen and in the shell's history."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="shoal-iterm2-"))
+        script, pipe = (self._directory / f"{session}.{kind}" for kind in ("sh", "pipe"))
+        os.mkfifo(pipe, 0o600)
+        script.touch(mode=0o600)
+        script.write_text(_script(pane, pipe))
+        return script, pipe
+
+    async def close(self, pane: str) -> None:
+        shown = self._shown.get(pane)
+        if shown is None or shown.gone.is_set():
+            return
+        # One that the person closed meanwhile is refused, and that is as good.
+        await self._it2("session", "close", "--session", pane, "--force", checked=False)
+        shown.close()
+
+    async def alive(self, pane: str) -> bool:
+        shown = self._shown.get(pane)
+        return shown is not None and not shown.gone.is_set()
+
+    def pid(self, pane: str) -> int:
+        return self._shown[pane].pid
+
+    async def over(self, pane: str) -> PaneEnd:
+        await self._shown[pane].gone.wait()
+        return self._shown[pane].end
+
+    async def aclose(self) -> None:
+        for pane in list(self._shown):
+            with suppress(ProcessError):
+                await self.close(pane)
+        if self._directory is not None:
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+            self._directory = None
+
+    async def _split(self, pane: Pane) -> str:
+        """The first of ours stands beside the lead, the others below each other; or it gets a tab."""
+        last = next((each for each, shown in reversed(self._shown.items()) if not shown.gone.is_set()), "")
+        lead = self._env.get("ITERM_SESSION_ID", "").rpartition(":")[2]
+        if not pane.split:
+            told = await self._it2("tab", "new")
+        elif last:
+            told = await self._it2("session", "split", "--session", last)
+        else:
+            told = await self._it2("session", "split", "--vertical", *(("--session", lead) if lead else ()))
+        found = _SESSION.findall(told.out)
+        if not found:
+            raise ProcessError(f"it2 does not say which pane it made: {told.out.strip() or 'nothing'}")
+        return str(found[-1])
+
+    async def _it2(self, *words: str, checked: bool = True) -> Ran:
+        program = shutil.which("it2", path=self._env.get("PATH")) or "it2"
+        ran = await run((program, *words), self._env, self._clock, seconds=STARTING)
+        if checked and ran.status != 0:
+            said = (ran.err.strip() or ran.out.strip() or f"status {ran.status}").splitlines()[-1]
+            raise ProcessError(f"it2 {' '.join(words[:2])} failed: {said}")
+        return ran
+
+
+def _script(pane: Pane, pipe: Path) -> str:
+    """Run by sh in place of the shell of the pane, so that the pane ends with it."""
+    env = {name: shlex.quote(value) for name, value in pane.env.items() if _named(name)}
+    exports = "".join(f"export {name}={value}\n" for name, value in env.items())
+    return f"""exec 9>{shlex.quote(str(pipe))}
+echo "started $$" >&9
+rm -f "$0"
+trap : TERM INT
+{_tab_color(pane.color)}{exports}cd {shlex.quote(str(pane.cwd))} || exit
+{shlex.join(pane.argv)} 9>&-
+echo "ended $?" >&9
+"""
+
+
+def _named(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+
+
+def _tab_color(color: str | None) -> str:
+    shades = _COLORS.get(color or "")
+    if shades is None:
+        return ""
+    parts = zip(("red", "green", "blue"), shades, strict=True)
+    codes = "".join(f"\\033]6;1;bg;{part};brightness;{shade}\\007" for part, shade in parts)
+    return f"printf '{codes}'\n"
+
+
+def _status(told: int) -> int:
+    """As the shell tells a signal: 128 and its number."""
+    return -(told - 128) if told > 128 else told

@@ -1,0 +1,396 @@
+"""Panes of tmux: split off the lead's window where it runs in tmux, else in a session of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Mapping
+from secrets import token_hex
+
+from shoal.backends.programs import Ran, run
+from shoal.backends.tmux_control import Answer, TmuxControl, TmuxLost, TmuxRefused
+from shoal.backends.tmux_layout import MOST, Row, Wardrobe, arrangement, read_rows, room_in, tmux_color
+from shoal.core.backends import Pane, PaneEnd
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.ports import Processes
+from shoal.core.roster import BackendType
+
+OLDEST = (3, 2)
+"""Of tmux: from it on a client can be without output and size, and a hook can close a pane aloud."""
+LEADING = 55
+"""Percent of its width that a lead's pane keeps."""
+_FIELDS = ("pane_id", "window_id", "pane_dead", "window_zoomed_flag", "window_width", "window_height")
+_ROW = " ".join(f"#{{{field}}}" for field in (*_FIELDS, "@shoal_owner"))
+_MADE = "#{pane_id} #{pane_pid} #{window_id}"
+_CHANGES = frozenset(
+    {
+        "%layout-change",
+        "%window-close",
+        "%unlinked-window-close",
+        "%sessions-changed",
+        "%subscription-changed",
+    }
+)
+_DEATHS = ("refresh-client", "-B", "shoal:%*:#{pane_dead}")
+_HOLDING = ("sleep", "60")
+"""Holds the place of the first pane in a session of its own until that is opened."""
+_SIZE = ("-x", "200", "-y", "50")
+SOCKET = "shoal"
+
+
+class _Shown:
+    """A pane of ours that was opened, until it is gone."""
+
+    def __init__(self, pid: int, window: str) -> None:
+        self.pid = pid
+        self.window = window
+        self.marked = False
+        """Whether tmux can tell yet that it is ours."""
+        self.missing = False
+        self.end: PaneEnd | None = None
+        self.gone = asyncio.Event()
+
+    def close(self, end: PaneEnd) -> None:
+        if self.end is None:
+            self.end = end
+            self.gone.set()
+
+
+class TmuxPanes:
+    """`socket` names a server of one's own; without it, it is the one of $TMUX, or else `shoal`."""
+
+    type: BackendType = "tmux"
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        processes: Processes,
+        clock: Clock,
+        *,
+        session_name: str,
+        socket: str | None = None,
+    ) -> None:
+        self._env = {name: value for name, value in environ.items() if name not in ("TMUX", "TMUX_PANE")}
+        self._processes = processes
+        self._clock = clock
+        inside = environ.get("TMUX", "") if socket is None else ""
+        self._lead = environ.get("TMUX_PANE", "") if inside else ""
+        """The pane of the lead, inside tmux."""
+        self._server = ("-S", inside.rsplit(",", 2)[0]) if self._lead else ("-L", socket or SOCKET)
+        self._session = session_name
+        self._owner = token_hex(8)
+        self._control: TmuxControl | None = None
+        self._connecting = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._held = ""
+        """The pane that holds the place of the first one."""
+        self._shown: dict[str, _Shown] = {}
+        self._windows: dict[str, int] = {}
+        """Those we made for several panes, and their numbers."""
+        self._untidy: set[str] = set()
+        """Windows to be laid out anew; one that is zoomed waits until it is not."""
+        self._wardrobe = Wardrobe()
+        self._refreshing = self._refresh_again = False
+
+    @property
+    def attach_command(self) -> tuple[str, ...]:
+        """With which a person sees the panes from outside tmux; nothing where they are beside the lead."""
+        return () if self._lead else ("tmux", *self._server, "attach", "-t", self._session)
+
+    async def unavailable(self) -> str:
+        if self._program() is None:
+            return "tmux is not installed. Install it, for example with: apt install tmux"
+        told = await self._run("-V")
+        version = _version(told.out)
+        if version is not None and version < OLDEST:
+            wanted = ".".join(map(str, OLDEST))
+            return f"{told.out.strip()} is too old: panes need tmux {wanted} or newer. Install a newer one."
+        if self._lead:
+            asked = await self._run(*self._server, "display-message", "-p", "-t", self._lead, "#{pane_id}")
+            if asked.status != 0 or asked.out.strip() != self._lead:
+                why = asked.err.strip() or f"it has no pane {self._lead}"
+                return (
+                    f"The tmux server of $TMUX does not answer ({why}). "
+                    "Start shoal in a new pane, or unset TMUX."
+                )
+        return ""
+
+    async def open(self, pane: Pane) -> str:
+        async with self._opening:
+            control = await self._connected()
+            made, pid, window = (await self._place(control, pane)).split()
+            shown = self._shown[made] = _Shown(int(pid), window)
+            for words in self._marks(made, pane):
+                try:
+                    await control.ask(*words)
+                except TmuxRefused:
+                    break  # what ran in it has ended already
+            shown.marked = True
+            for words in await self._wardrobe.dress(control, window, ours=window in self._windows):
+                await control.ask(*words)
+            self._untidy.add(window)
+            await self._tidy(control)
+        return made
+
+    async def close(self, pane: str) -> None:
+        shown = self._shown.get(pane)
+        if shown is not None and await self._look(shown) and self._control is not None:
+            # It was ours a moment ago, and a server uses no number twice: only another server does.
+            self._control.send(("kill-pane", "-t", pane))
+            await self.over(pane)
+
+    async def alive(self, pane: str) -> bool:
+        shown = self._shown.get(pane)
+        return shown is not None and await self._look(shown)
+
+    def pid(self, pane: str) -> int:
+        return self._shown[pane].pid
+
+    async def over(self, pane: str) -> PaneEnd:
+        shown = self._shown[pane]
+        while await self._look(shown) and self._control is not None:
+            await _either(shown.gone, self._control)
+        await shown.gone.wait()
+        assert shown.end is not None
+        return shown.end
+
+    async def _look(self, shown: _Shown) -> bool:
+        """Whether it is there now. A client that a person let go with `attach -d` is started again."""
+        while not shown.missing and shown.end is None:
+            try:
+                self._compare(await self._rows(await self._connected(anew=False)))
+            except TmuxLost:
+                continue
+            except ProcessError:
+                self._all_gone()
+            else:
+                break
+        return not shown.missing and shown.end is None
+
+    async def aclose(self) -> None:
+        for pane in list(self._shown):
+            await self.close(pane)
+        if self._control is not None:
+            for words in self._wardrobe.undress(set()):
+                self._control.send(words)
+            await self._control.close()
+            self._control = None
+
+    async def _connected(self, *, anew: bool = True) -> TmuxControl:
+        """The client; another one where a person let the last one go with `attach -d`.
+
+        `anew`: where there is no session of ours any more, one is made.
+        """
+        async with self._connecting:
+            if self._control is not None and self._control.alive:
+                return self._control
+            session = await (self._beside_lead() if self._lead else self._own_session(anew=anew))
+            program = self._program() or "tmux"
+            # Nothing the person sees may change: not the size, not their environment, not the window.
+            attach = ("attach-session", "-E", "-f", "no-output,ignore-size", "-t", session)
+            control = self._control = await TmuxControl.start(
+                (program, *self._server, "-u", "-C", *attach),
+                self._processes,
+                self._env,
+                owner=self._owner,
+                clock=self._clock,
+                noticed=self._noticed,
+            )
+            try:
+                await control.attached()
+            except (TmuxLost, TimeoutError) as error:
+                raise ProcessError(f"tmux does not let a client in: {error}") from error
+            control.send(_DEATHS)
+            return control
+
+    async def _beside_lead(self) -> str:
+        told = await self._run(*self._server, "display-message", "-p", "-t", self._lead, "#{session_id}")
+        if told.status != 0 or not told.out.strip():
+            raise ProcessError(f"tmux does not show the lead's pane {self._lead}: {told.err.strip()}")
+        return told.out.strip()
+
+    async def _own_session(self, *, anew: bool) -> str:
+        if anew:
+            words = ("new-session", "-d", "-P", "-F", "#{pane_id}", "-s", self._session, *_SIZE)
+            told = await self._run(*self._server, *words, "--", *_HOLDING)
+            if told.status == 0:
+                self._held = told.out.strip()
+            elif "duplicate session" not in told.err:
+                raise ProcessError(f"tmux cannot make the session {self._session}: {told.err.strip()}")
+        elif (await self._run(*self._server, "has-session", "-t", f"={self._session}")).status != 0:
+            raise ProcessError(f"tmux has no session {self._session} any more.")
+        return f"={self._session}"
+
+    async def _rows(self, control: TmuxControl) -> list[Row]:
+        return read_rows(await control.ask("list-panes", "-a", "-F", _ROW))
+
+    async def _place(self, control: TmuxControl, pane: Pane) -> str:
+        """What `_MADE` says of the pane, which runs already."""
+        words = ["-c", str(pane.cwd), *(word for each in pane.env.items() for word in ("-e", "=".join(each)))]
+        # One word alone would go through the person's shell, and what that reads at its start.
+        argv = pane.argv if len(pane.argv) > 1 else ("env", *pane.argv)
+        held, self._held = self._held, ""
+        if held:
+            await control.ask("respawn-pane", "-k", "-t", held, *words, "--", *argv)
+            (made,) = await control.ask("display-message", "-p", "-t", held, _MADE)
+            window = made.split()[2]
+            await control.ask("rename-window", "-t", window, self._next_name() if pane.split else pane.title)
+            if pane.split:
+                self._windows[window] = self._next_number()
+            return made
+        rows = await self._rows(control)
+        tail = ["-d", "-P", "-F", _MADE, *words, "--", *argv]
+        for target, how in self._places(rows) if pane.split else ():
+            try:
+                (made,) = await control.ask("split-window", "-t", target, *how, *tail)
+            except TmuxRefused:
+                continue  # no room there
+            return made
+        name = self._next_name() if pane.split else pane.title
+        (made,) = await control.ask("new-window", "-n", name, *tail)
+        if pane.split:
+            self._windows[made.split()[2]] = self._next_number()
+        return made
+
+    def _places(self, rows: list[Row]) -> list[tuple[str, list[str]]]:
+        """Which panes may be split, best first, and how: beside the lead, then in windows of ours."""
+        found: list[tuple[str, list[str]]] = []
+        lead = next((row for row in rows if row.pane == self._lead), None)
+        windows = [*((lead.window,) if lead else ()), *self._windows]
+        for window in windows:
+            ours = [row for row in rows if row.window == window and row.owner == self._owner]
+            beside = lead is not None and lead.window == window
+            most = room_in(lead) if lead is not None and beside else MOST
+            if len(ours) >= most:
+                continue
+            zoom = ["-Z"] if any(row.zoomed for row in rows if row.window == window) else []
+            if ours:
+                found.append((ours[-1].pane, ["-v", *zoom]))
+            elif lead is not None and beside:
+                found.append((lead.pane, ["-h", "-l", f"{100 - LEADING}%", *zoom]))
+        return found
+
+    def _next_number(self) -> int:
+        first = 2 if self._lead else 1
+        taken = {*self._windows.values()}
+        return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+    def _next_name(self) -> str:
+        number = self._next_number()
+        return "shoal" if number == 1 else f"shoal {number}"
+
+    def _marks(self, made: str, pane: Pane) -> list[tuple[str, ...]]:
+        """The hook first: what ends between two of these closes the pane one way or the other."""
+        title = pane.title.replace("#", "##")
+        ended = (
+            f"set-option -s -F {_end_option(made)} '#{{pane_dead_status}},#{{pane_dead_signal}}' ; "
+            f"run-shell -b -C 'kill-pane -t {made}'"
+        )
+        return [
+            ("set-option", "-p", "-t", made, "@shoal_owner", self._owner),
+            ("set-option", "-p", "-t", made, "@shoal_name", title),
+            ("set-option", "-p", "-t", made, "@shoal_color", tmux_color(pane.color)),
+            ("select-pane", "-t", made, "-T", title),
+            ("set-hook", "-p", "-t", made, "pane-died", ended),
+            ("set-option", "-p", "-t", made, "remain-on-exit", "on"),
+        ]
+
+    def _noticed(self, kind: str) -> None:
+        if kind not in _CHANGES:
+            return
+        if self._refreshing or self._control is None:
+            self._refresh_again = True
+            return
+        self._refreshing, self._refresh_again = True, False
+        self._control.send(("list-panes", "-a", "-F", _ROW), self._refreshed)
+
+    def _refreshed(self, answer: Answer) -> None:
+        self._refreshing = False
+        if not answer.refused:
+            self._compare(read_rows(answer.lines))
+        if self._refresh_again and self._control is not None and self._control.alive:
+            self._noticed("%layout-change")
+
+    def _compare(self, rows: list[Row]) -> None:
+        """Hear of panes that are gone, and lay out anew where they were."""
+        control = self._control
+        there = {row.pane for row in rows if row.owner == self._owner}
+        if control is not None and any(row.dead for row in rows if row.pane in there):
+            # The hook of one whose program ended keeps how, and closes it. tmux may have missed that end;
+            # any other child's reminds it.
+            control.send(("run-shell", "-b", "true"))
+        for pane, shown in self._shown.items():
+            if shown.marked and not shown.missing and pane not in there and control is not None:
+                shown.missing = True
+                self._bury(control, pane, shown)
+                self._untidy.add(shown.window)
+        windows = {row.window for row in rows}
+        self._windows = {each: number for each, number in self._windows.items() if each in windows}
+        self._untidy &= {row.window for row in rows if row.owner == self._owner}
+        if control is not None:
+            for words in self._wardrobe.undress({row.window for row in rows if row.owner == self._owner}):
+                control.send(words)
+            for words in self._tidying(rows):
+                control.send(words)
+
+    def _bury(self, control: TmuxControl, pane: str, shown: _Shown) -> None:
+        def hear(answer: Answer) -> None:
+            shown.close(PaneEnd(status=_status("".join(answer.lines))))
+
+        control.send(("show-options", "-s", "-q", "-v", _end_option(pane)), hear)
+        control.send(("set-option", "-s", "-q", "-u", _end_option(pane)))
+
+    def _tidying(self, rows: list[Row]) -> list[tuple[str, ...]]:
+        found: list[tuple[str, ...]] = []
+        for window in list(self._untidy):
+            within = [row for row in rows if row.window == window]
+            if not any(row.zoomed for row in within):
+                self._untidy.discard(window)
+                found.extend(arrangement(within, self._lead, self._owner, LEADING))
+        return found
+
+    async def _tidy(self, control: TmuxControl) -> None:
+        for words in self._tidying(await self._rows(control)):
+            await control.ask(*words)
+
+    def _all_gone(self) -> None:
+        left = [shown for shown in self._shown.values() if shown.end is None]
+        for shown in left:
+            # A session of our own ends with its last pane, however that ended.
+            shown.close(PaneEnd(all_gone=bool(self._lead) or len(left) > 1))
+        self._windows.clear()
+        self._wardrobe = Wardrobe()
+
+    def _program(self) -> str | None:
+        return shutil.which("tmux", path=self._env.get("PATH"))
+
+    async def _run(self, *words: str) -> Ran:
+        return await run((self._program() or "tmux", "-u", *words), self._env, self._clock)
+
+
+def _end_option(pane: str) -> str:
+    return f"@shoal_end_{pane.removeprefix('%')}"
+
+
+def _status(told: str) -> int | None:
+    status, _, signal = told.strip().partition(",")
+    if signal.isdecimal():
+        return -int(signal)
+    return int(status) if status.isdecimal() else None
+
+
+def _version(told: str) -> tuple[int, int] | None:
+    """None for one that is not numbered: it is built from tmux's newest sources."""
+    found = re.search(r"(\d+)\.(\d+)", told)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+async def _either(gone: asyncio.Event, control: TmuxControl) -> None:
+    """Until the pane is gone, or the client that would tell it is."""
+    async with asyncio.TaskGroup() as both:
+        tasks = [both.create_task(gone.wait()), both.create_task(control.gone())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()

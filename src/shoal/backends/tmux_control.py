@@ -1,0 +1,248 @@
+"""A conversation with a tmux server in its control mode: commands and their answers, and what it notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.ports import Launch, Processes
+
+ANSWERING = 10.0
+"""Seconds in which tmux answers a command; it takes a millisecond."""
+_ENDING = 2.0
+_GONE = "tmux is gone: its server ended, or let the client go."
+
+# The client ends at once where its session dies, for nobody writes to it any more; the guardian's TERM, which
+# comes then and only then, has the panes of its owner go along.
+_KEEPER = r"""
+owner=$1; shift
+tmux=$1; how=$2; where=$3
+end() {
+  "$tmux" "$how" "$where" list-panes -a -f "#{==:#{@shoal_owner},$owner}" -F '
+    set-option -q -w -t "#{window_id}" -u pane-border-status
+    set-option -q -w -t "#{window_id}" -u pane-border-format
+    set-option -q -w -t "#{window_id}" -u main-pane-width
+    kill-pane -t "#{pane_id}"' | "$tmux" "$how" "$where" source-file -
+  exit 0
+}
+trap '' PIPE
+trap end TERM
+"$@"
+echo %exit
+sleep 5
+"""
+
+
+class TmuxRefused(ProcessError):
+    """A command that tmux answered with an error."""
+
+
+class TmuxLost(ProcessError):
+    """The client ended before the answer came: the server is gone, or let the client go."""
+
+
+class Answer(Struct, frozen=True):
+    lines: tuple[str, ...]
+    refused: bool = False
+    lost: bool = False
+
+
+Hear: TypeAlias = Callable[[Answer], None]
+
+
+class TmuxControl:
+    """One client, from its start to its end. `noticed` is told the name of each notification."""
+
+    def __init__(
+        self,
+        orders: int,
+        news: int,
+        *,
+        clock: Clock,
+        noticed: Callable[[str], None],
+    ) -> None:
+        self._orders = orders
+        self._news = news
+        self._clock = clock
+        self._noticed = noticed
+        self._loop = asyncio.get_running_loop()
+        self._unsent = b""
+        self._heard = b""
+        self._block: tuple[str, list[str]] | None = None
+        self._waiting: deque[Hear] = deque()
+        self._gone = asyncio.Event()
+        self._settled = asyncio.Event()
+        self.complaint = ""
+        """The last thing it said that is neither an answer nor a notice: why it could not start, for one."""
+        for fd in (orders, news):
+            os.set_blocking(fd, False)
+        self._loop.add_reader(news, self._read)
+
+    @classmethod
+    async def start(
+        cls,
+        words: Sequence[str],
+        processes: Processes,
+        env: Mapping[str, str],
+        *,
+        owner: str,
+        clock: Clock,
+        noticed: Callable[[str], None],
+    ) -> TmuxControl:
+        """`words` are tmux, which server, and the command that attaches the client to a session."""
+        theirs_in, orders = os.pipe()
+        news, theirs_out = os.pipe()
+        launch = Launch(
+            argv=("sh", "-c", _KEEPER, "sh", owner, *words),
+            cwd=Path("/"),
+            env=env,
+            stdin=theirs_in,
+            stdout=theirs_out,
+            stderr=theirs_out,
+        )
+        try:
+            await processes.start(launch)
+        except BaseException:
+            os.close(orders)
+            os.close(news)
+            raise
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        return cls(orders, news, clock=clock, noticed=noticed)
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone.is_set()
+
+    async def attached(self) -> None:
+        """Until it is with its session; what is asked before belongs to none."""
+        async with self._clock.deadline(ANSWERING):
+            await self._settled.wait()
+        if not self.alive:
+            raise TmuxLost(self.complaint or _GONE)
+
+    async def gone(self) -> None:
+        await self._gone.wait()
+
+    def send(self, words: Sequence[str], hear: Hear | None = None) -> None:
+        """Never waits; commands are done in order. To one that is gone it does nothing."""
+        if not self.alive:
+            return
+        self._waiting.append(hear or _unheard)
+        self._unsent += os.fsencode(" ".join(map(quoted, words))) + b"\n"
+        self._write()
+
+    async def ask(self, *words: str) -> tuple[str, ...]:
+        """The lines of the answer. Raises `TmuxRefused`, or `ProcessError` where none comes."""
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+
+        def hear(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        if not self.alive:
+            raise TmuxLost(_GONE)
+        self.send(words, hear)
+        try:
+            async with self._clock.deadline(ANSWERING):
+                answer = await answered
+        except TimeoutError:
+            raise ProcessError(f"tmux does not answer {words[0]}. Look whether its server hangs.") from None
+        if answer.lost:
+            raise TmuxLost(self.complaint or _GONE)
+        if answer.refused:
+            raise TmuxRefused(f"tmux refuses {words[0]}: {' '.join(answer.lines) or 'no reason is told'}.")
+        return answer.lines
+
+    async def close(self) -> None:
+        """Let go of the server; what it shows stays."""
+        if self.alive:
+            self.send(("detach-client",))
+            with suppress(TimeoutError):
+                async with self._clock.deadline(_ENDING):
+                    await self._gone.wait()
+        self._end()
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._orders, self._unsent) :]
+        except BlockingIOError:
+            self._loop.add_writer(self._orders, self._write)
+        except OSError:
+            self._unsent = b""  # its end is heard as the end of what it says
+        else:
+            self._loop.remove_writer(self._orders)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._news, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            if self.alive:
+                self._take(line.decode("utf-8", "surrogateescape"))
+        if not data:
+            self._end()
+
+    def _take(self, line: str) -> None:
+        kind, _, rest = line.partition(" ")
+        if self._block is not None:
+            mark, said = self._block
+            if kind not in ("%end", "%error") or rest != mark:
+                said.append(line)
+                return
+            self._block = None
+            # The last figure tells whether we asked: hooks and the client's own start are answered, too.
+            if mark.endswith(" 1") and self._waiting:
+                self._waiting.popleft()(Answer(tuple(said), refused=kind == "%error"))
+        elif kind == "%begin":
+            self._block = rest, []
+        elif kind.startswith("%"):
+            if kind == "%session-changed":
+                self._settled.set()
+            elif kind == "%exit":
+                self._end()
+            self._noticed(kind)
+        elif line.strip():
+            self.complaint = line.strip()
+
+    def _end(self) -> None:
+        if self._gone.is_set():
+            return
+        self._gone.set()
+        self._settled.set()
+        self._loop.remove_reader(self._news)
+        self._loop.remove_writer(self._orders)
+        os.close(self._news)
+        os.close(self._orders)
+        while self._waiting:
+            self._waiting.popleft()(Answer((), refused=True, lost=True))
+
+
+def _unheard(_: Answer) -> None: ...
+
+
+def quoted(word: str) -> str:
+    """One word of a command, whatever is in it."""
+    return '"' + "".join(map(_escaped, word)) + '"'
+
+
+def _escaped(character: str) -> str:
+    # A tilde at the start would become somebody's home, in quotes too.
+    if character in '"\\$~' or character < " " or character == "\x7f":
+        return f"\\{ord(character):03o}"
+    return character

@@ -1,0 +1,61 @@
+"""The keys with which teams sign their mail: one file each in `shoal/keys`, for this user alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.core.names import TeamName
+from shoal.core.signing import KEY_SIZE
+from shoal.stores.files.below_home import found_inside, inside
+from shoal.stores.files.handles import Directory
+
+_PLACE = ("shoal", "keys")
+
+
+def team_key(home: Path, team: TeamName) -> bytes:
+    """The key of the team; made where there is none, and of two that are made at once the first stands."""
+    keys = inside(home, *_PLACE)
+    try:
+        key = keys.read(team)
+        if key is None:
+            _make(keys, team)
+            key = keys.read(team)
+    finally:
+        keys.close()
+    if key is None or len(key) != KEY_SIZE:
+        path = home.joinpath(*_PLACE, team)
+        raise StoreError(
+            f"{path} is no key of {KEY_SIZE} bytes. Remove it: a new one is made, and mail signed with the "
+            "old one is refused.",
+            path=path,
+        )
+    return key
+
+
+def remove_key(home: Path, team: TeamName) -> None:
+    """With what a process that died while it made the key left of it."""
+    keys = found_inside(home, *_PLACE)
+    if keys is None:
+        return
+    try:
+        for name in keys.names():
+            if name == team or name.startswith(_beginning(team)):
+                keys.remove(name)
+    finally:
+        keys.close()
+
+
+def _make(keys: Directory, team: TeamName) -> None:
+    """Whole or not at all, and on the disk: half a key after a power cut would refuse all mail."""
+    temporary = f"{_beginning(team)}{os.urandom(4).hex()}"
+    keys.write(temporary, os.urandom(KEY_SIZE), durable=True)
+    try:
+        keys.link(temporary, team)
+    finally:
+        keys.remove(temporary)
+
+
+def _beginning(team: TeamName) -> str:
+    return f".{team}.tmp."

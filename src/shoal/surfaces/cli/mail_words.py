@@ -1,0 +1,60 @@
+"""What a letter of a team's protocol says, in words for a person."""
+
+from __future__ import annotations
+
+from shoal.core.bodies import (
+    IdleNotification,
+    PermissionRequest,
+    PermissionResponse,
+    PlanApprovalRequest,
+    PlanApprovalResponse,
+    ShutdownApproved,
+    ShutdownRejected,
+    ShutdownRequest,
+    TaskAssignment,
+)
+from shoal.core.mail import Mail
+from shoal.wire.bodies import body_of
+
+
+def mail_words(mail: Mail) -> str:
+    """Its own words, where it is no letter of the protocol."""
+    match body_of(mail):
+        case TaskAssignment(task_id=task, subject=subject):
+            return f"(Task #{task} is yours now: {subject})"
+        case IdleNotification() as idle:
+            return _idle(idle)
+        case ShutdownRequest(reason=reason):
+            return f"(asks to shut down{_because(reason)})"
+        case ShutdownApproved():
+            return "(shuts down)"
+        case ShutdownRejected(reason=reason):
+            return f"(does not shut down{_because(reason)})"
+        case None:
+            return mail.text
+        case asked:
+            return _approval(asked)
+
+
+def _approval(
+    body: PermissionRequest | PermissionResponse | PlanApprovalRequest | PlanApprovalResponse,
+) -> str:
+    match body:
+        case PermissionRequest(tool_name=tool, description=why):
+            return f"(asks to run {tool}: {why})"
+        case PermissionResponse(subtype=outcome, error=error):
+            return "(allowed)" if outcome == "success" else f"(not allowed{_because(error)})"
+        case PlanApprovalRequest(plan_content=plan):
+            return f"(presents a plan)\n{plan}"
+        case PlanApprovalResponse(approved=approved, feedback=feedback):
+            return "(the plan is approved)" if approved else f"(the plan is not approved{_because(feedback)})"
+
+
+def _idle(body: IdleNotification) -> str:
+    how = "" if body.idle_reason == "available" else f", {body.idle_reason}{_because(body.failure_reason)}"
+    done = f", task #{body.completed_task_id} done" if body.completed_task_id else ""
+    return f"(is idle{how}{done})\n{body.result or ''}".rstrip()
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""

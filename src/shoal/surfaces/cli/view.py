@@ -1,0 +1,203 @@
+"""`shoal view`: one agent of a run in a terminal of its own, and a line to it. Panes of teammates run it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.errors import ShoalError
+from shoal.core.events import AgentStarted, Event, SessionStarted
+from shoal.core.ids import LEAD, SessionId
+from shoal.stores.files.journal import follow_journal, read_journal
+from shoal.stores.files.places import subagent_path, transcript_path
+from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.keys import Press
+from shoal.surfaces.cli.paint import DIM, RED, YELLOW, cut, one_line, painted
+from shoal.surfaces.cli.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
+from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
+from shoal.surfaces.cli.viewing import Viewing, Words
+
+if TYPE_CHECKING:
+    from shoal.app.watching import Run
+    from shoal.wire.journal import Recorded
+
+EARLIER = 200
+"""Events of an agent that are told to one who comes late."""
+
+
+@click.command("view", hidden=True)
+@click.argument("session")
+@click.argument("agent")
+@click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
+def command(*, session: str, agent: str, leave: bool) -> int:
+    """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
+    from shoal.app.settings import home_directory
+    from shoal.app.watching import find_run
+
+    run = find_run(home_directory(), session)
+    screen = screen_for(sys.stdout)
+    typed = sys.stdin.isatty()
+    view = View(run, agent, screen, leave=leave or not typed)
+    try:
+        return asyncio.run(view.with_prompt() if typed else view.follow())
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+
+
+class _Prompt(LivePrompt):
+    any_key = False
+    """Whether whatever is pressed ends the view."""
+
+    def _pressed(self, press: Press) -> None:
+        if self.any_key:
+            self._inputs.put_nowait(HungUp())
+        else:
+            super()._pressed(press)
+
+
+class View:
+    """Reads what is on disk, so that many viewers cost the run nothing; only what is typed goes to it."""
+
+    def __init__(self, run: Run, agent: str, screen: Screen, *, leave: bool) -> None:
+        self._run = run
+        self._screen = screen
+        self._leave = leave
+        self._viewing = Viewing(agent, screen)
+        self._prompt: _Prompt | PlainPrompt | None = None
+        self._cwd = ""
+        self._unsent: deque[str] = deque()
+        self._typed = asyncio.Event()
+        self._over = False
+
+    async def with_prompt(self) -> int:
+        history = self._run.home / "shoal" / "history"
+        screen = self._screen
+        self._prompt = _Prompt(screen, history) if isinstance(screen, LiveScreen) else PlainPrompt(screen)
+        self._prompt.open()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.follow()), group.create_task(self._send())]
+                status = await self._listen(self._prompt)
+                for task in tasks:
+                    task.cancel()
+            return status
+        finally:
+            self._prompt.close()
+
+    async def _listen(self, prompt: _Prompt | PlainPrompt) -> int:
+        while True:
+            match await prompt.input():
+                case Entered(text=text) if text.strip():
+                    self._unsent.append(text)
+                    self._typed.set()
+                    prompt.status(self._waiting)
+                case HungUp(status=status) if status:
+                    return status
+                case Interrupted() | HungUp():
+                    self._say_good_bye()
+                    return exits.OK
+                case _:
+                    pass
+            if self._over:
+                return exits.OK
+
+    async def follow(self) -> int:
+        """Until the run is gone, or the agent where this is to end with it."""
+        journal, offset = self._run.journal, 0
+        told: deque[Recorded] = deque(maxlen=EARLIER)
+        for recorded in read_journal(journal):
+            offset = recorded.next
+            if self._is_ours(recorded):
+                told.append(recorded)
+                if isinstance(recorded.event, AgentStarted):
+                    self._viewing.agent = recorded.event.agent
+        for recorded in told:
+            self._hear(recorded)
+        if not told:
+            self._viewing.note(f"{self._viewing.name} has not started yet", YELLOW)
+        async for recorded in follow_journal(journal, offset, alive=lambda: self._run.is_live):
+            if self._is_ours(recorded):
+                self._hear(recorded)
+            if self._over:
+                break
+        else:
+            self._viewing.note("The run has ended, and this view with it.", YELLOW)
+        self._end()
+        return exits.OK
+
+    def _is_ours(self, recorded: Recorded) -> bool:
+        event = recorded.event
+        if isinstance(event, SessionStarted):
+            self._cwd = self._cwd or event.cwd
+        return isinstance(event, Event) and self._viewing.concerns(event)
+
+    def _hear(self, recorded: Recorded) -> None:
+        event, viewing = recorded.event, self._viewing
+        assert isinstance(event, Event)
+        if viewing.words is None:
+            home, session = self._run.home, SessionId(self._run.session)
+            lead = viewing.agent == LEAD
+            path = (
+                transcript_path(home, self._cwd, session)
+                if lead
+                else subagent_path(home, self._cwd, session, event.agent)
+            )
+            viewing.words = Words(path)
+        before = viewing.stage
+        viewing.hear(event, recorded.at)
+        if before in (viewing.stage, "awaited"):
+            return
+        ended = viewing.stage == "ended"
+        if ended and self._leave:
+            self._over = True
+        elif isinstance(self._prompt, _Prompt):
+            self._prompt.any_key = ended
+            if ended:
+                self._prompt.ask("any key closes this view")
+            else:
+                self._prompt.asked()
+
+    def _end(self) -> None:
+        self._over = True
+        if self._prompt is not None:
+            self._prompt.wake()
+
+    def _waiting(self, columns: int) -> list[str]:
+        rows = [cut(f"  on its way: {one_line(text)}", columns) for text in self._unsent]
+        return [painted(row, DIM, colours=self._screen.colours) for row in rows]
+
+    async def _send(self) -> None:
+        """One after the other; a run that takes its time keeps nobody from typing on."""
+        while True:
+            await self._typed.wait()
+            self._typed.clear()
+            while self._unsent:
+                await self._send_one(self._unsent[0])
+                self._unsent.popleft()
+            if self._prompt is not None:
+                self._prompt.status(None)
+
+    async def _send_one(self, text: str) -> None:
+        from shoal.app.watching import demand
+        from shoal.wire.control import Send
+
+        viewing = self._viewing
+        try:
+            reached = await demand(self._run, Send(to=viewing.agent, text=text))
+        except ShoalError as error:
+            viewing.note(f"It was not said: {one_line(str(error))}", RED)
+            if self._prompt is not None:
+                self._prompt.offer(text)
+            return
+        how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
+        viewing.note(f"{viewing.name} {how}", DIM)
+
+    def _say_good_bye(self) -> None:
+        name = self._viewing.name
+        if self._viewing.stage == "there":
+            self._viewing.note(f"This view is closed; {name} works on.", YELLOW)
+            self._viewing.note(f"See it again with: shoal view {self._run.session[:8]} {name}", DIM)

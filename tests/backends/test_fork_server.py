@@ -1,0 +1,242 @@
+"""The fork server by itself, and what is left of it and its children when something is killed: nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes_in import processes_in
+
+HERE = Path(__file__).parent
+OWN_SESSION = "setsid sh -c 'echo up; sleep 999' & sleep 999"
+DAEMON = "(setsid sh -c 'echo up; exec >/dev/null; sleep 999' &) ; exec sleep 999"
+FAMILIES = {
+    "a grandchild": "echo up; exec sleep 999",
+    "a grandchild in its own session": OWN_SESSION,
+    "a daemon": DAEMON,
+    "one that ignores TERM": "trap '' TERM HUP INT; echo up; while :; do sleep 999; done",
+    "a stopped one that ignores TERM": "trap '' TERM; echo up; while :; do kill -STOP $$; done",
+}
+
+
+class Server:
+    """A fork server with its socket, and the news that came by it."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        self.control, theirs = socket.socketpair()
+        self.control.settimeout(20)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+        with theirs, log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "shoal.backends.fork_server", *words],
+                stdin=theirs,
+                stdout=output,
+                stderr=output,
+                env=env,
+                cwd="/",
+            )
+        self._log = log
+        self._lines = self.control.makefile("rb")
+
+    def fork(self, identity: int, cwd: Path, **brief: Any) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(20)
+        order = {"spawn": identity, "title": "t", "cwd": str(cwd), "env": {"PATH": os.environ["PATH"]}}
+        with theirs, self._log.open("ab") as output:
+            socket.send_fds(
+                self.control, [json.dumps(order).encode() + b"\n"], [theirs.fileno(), output.fileno()]
+            )
+        words = json.dumps(brief).encode()
+        ours.sendall(len(words).to_bytes(4, "big") + words)
+        return ours
+
+    def signal(self, identity: int, number: int) -> None:
+        self.control.sendall(json.dumps({"signal": identity, "number": number}).encode() + b"\n")
+
+    def news(self) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self._lines.readline())
+        return said
+
+    def close(self) -> None:
+        self._lines.close()
+        self.control.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "log", "forked_entry:main")
+    yield made
+    made.close()
+    assert made.process.wait(timeout=5) == 0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "place"
+    made.mkdir()
+    return made
+
+
+def none_left_in(directory: Path, *, until: float) -> bool:
+    while left := processes_in(directory):
+        if time.monotonic() > until:
+            return False
+        for pid in left:
+            ended(pid, until=until)
+    return True
+
+
+def ended(pid: int, *, until: float) -> bool:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], max(0, until - time.monotonic()))[0])
+    finally:
+        os.close(fd)
+
+
+def test_orders_are_answered_each_by_its_id(server: Server, place: Path) -> None:
+    lines = [server.fork(n, place, do="exit", status=n) for n in range(1, 21)]
+    news = [server.news() for _ in range(60)]
+    assert sorted(item["started"] for item in news if "started" in item) == list(range(1, 21))
+    assert {item["exited"]: item["status"] for item in news if "exited" in item} == {
+        n: n for n in range(1, 21)
+    }
+    assert sorted(item["gone"] for item in news if "gone" in item) == list(range(1, 21))
+    for line in lines:
+        line.close()
+
+
+def test_a_child_that_cannot_start_is_told_and_the_next_one_starts(server: Server, place: Path) -> None:
+    with server.fork(1, place / "missing", do="echo"), server.fork(2, place, do="exit", status=0):
+        failed = server.news()
+        assert failed["failed"] == 1
+        assert failed["error"] == f"cannot work in {place}/missing: No such file or directory"
+        assert server.news()["started"] == 2
+
+
+def test_a_signal_reaches_the_group_and_what_left_it(server: Server, place: Path) -> None:
+    with server.fork(7, place, do="wait", families=[OWN_SESSION, DAEMON]) as line:
+        assert line.recv(6) == b"\x00\x00\x00\x02up"
+        pid = server.news()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        server.signal(7, signal.SIGTERM)
+        assert server.news() == {"exited": 7, "status": -signal.SIGTERM}
+        assert server.news() == {"gone": 7}
+        assert processes_in(place) == []
+
+
+@pytest.mark.spec("USR-23")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_five_seconds_after_kill_9_of_a_child_its_family_is_gone(
+    server: Server, place: Path, family: str
+) -> None:
+    order = {"do": "wait", "families": [FAMILIES[family]]}
+    with server.fork(1, place, **order) as line, server.fork(2, place.parent, do="echo"):
+        assert line.recv(6) == b"\x00\x00\x00\x02up"
+        pid = server.news()["pid"]
+        assert server.news()["started"] == 2
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        assert none_left_in(place, until=killed + 5)
+        assert server.news() == {"exited": 1, "status": -signal.SIGKILL}
+        assert server.news() == {"gone": 1}
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_at_the_end_of_its_socket_a_server_ends_its_children_and_itself(
+    tmp_path: Path, place: Path, stubborn: bool
+) -> None:
+    server = Server(tmp_path / "log", "forked_entry:main")
+    lines = [
+        server.fork(n, place, do="wait", stubborn=stubborn, families=[OWN_SESSION, DAEMON]) for n in range(3)
+    ]
+    assert [line.recv(6) for line in lines] == [b"\x00\x00\x00\x02up"] * 3
+    server.close()
+    assert server.process.wait(timeout=5) == 0
+    assert processes_in(place) == []
+    for line in lines:
+        line.close()
+
+
+def test_a_module_that_starts_a_thread_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "threading_module.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    sys.path.append(str(tmp_path))
+    try:
+        server = Server(tmp_path / "log", "forked_entry:main", "threading_module")
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert server.process.wait(timeout=20) == 1
+    assert "starts a thread when it is imported" in (tmp_path / "log").read_text()
+    server.close()
+
+
+LEAD = """
+import asyncio, json, os, sys
+from pathlib import Path
+from shoal.backends.process_backend import ProcessBackend
+from shoal.backends.processes import GuardedProcesses
+from shoal.core.backends import Papers, Wanted
+from shoal.core.clock import SystemClock
+
+place, order = Path(sys.argv[1]), sys.argv[2]
+
+async def main():
+    processes = GuardedProcesses(SystemClock())
+    backend = ProcessBackend(
+        processes, SystemClock(), entry="forked_entry:main", log_directory=place.parent / "logs"
+    )
+    berths = []
+    for name in ("one", "two", "three"):
+        papers = Papers(
+            agent=name + "@crew", name=name, team="crew", color=None, session="s", kind="k", model="m"
+        )
+        wanted = Wanted(papers=papers, cwd=place, env=dict(os.environ), brief=order.encode())
+        berths.append(await backend.spawn(wanted))
+    for berth in berths:
+        assert await berth.line.receive() == b"up"
+    print(processes.guardian, backend.server, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("USR-23")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("server_is_stopped", [False, True])
+def test_five_seconds_after_kill_9_of_the_lead_no_child_of_a_fork_server_is_left(
+    tmp_path: Path, place: Path, family: str, server_is_stopped: bool
+) -> None:
+    order = json.dumps({"do": "wait", "stubborn": True, "families": [FAMILIES[family]]})
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    lead = subprocess.Popen(
+        [sys.executable, "-c", LEAD, str(place), order], stdout=subprocess.PIPE, env=env, cwd=tmp_path
+    )
+    assert lead.stdout is not None
+    with lead.stdout:
+        guardian, server = map(int, lead.stdout.readline().split())
+        assert len(processes_in(place)) >= 6
+        if server_is_stopped:
+            os.kill(server, signal.SIGSTOP)
+        lead.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        lead.wait()
+    assert none_left_in(place, until=killed + 5), "a process is left"
+    assert ended(server, until=killed + 5), "the fork server is left"
+    assert ended(guardian, until=killed + 5), "the guardian is left"

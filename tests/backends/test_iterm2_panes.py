@@ -1,0 +1,135 @@
+"""Panes of iTerm2 against a stand-in for its `it2`, which really runs what is typed, in a slow shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from shoal.backends.iterm2 import Iterm2Panes
+from shoal.core.backends import Pane, PaneEnd
+from shoal.core.clock import SystemClock
+from shoal.core.errors import ProcessError
+
+STAND_IN = Path(__file__).with_name("it2_stand_in.py")
+LEAD = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    it2 = programs / "it2"
+    it2.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
+    it2.chmod(0o755)
+    (tmp_path / "rc").write_text("sleep 1\n")
+    yield {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "IT2_ROOT": str(tmp_path),
+        "TERM_PROGRAM": "iTerm.app",
+        "ITERM_SESSION_ID": f"w0t0p0:{LEAD}",
+        "TERM": "xterm-256color",
+    }
+    for left in tmp_path.glob("*.pid"):
+        with suppress(ProcessLookupError):
+            os.kill(int(left.read_text()), signal.SIGTERM)
+
+
+@pytest.fixture
+async def panes(environ: dict[str, str]) -> AsyncIterator[Iterm2Panes]:
+    made = Iterm2Panes(environ, SystemClock())
+    yield made
+    await made.aclose()
+
+
+def calls(root: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (root / "calls").read_text().splitlines()]
+
+
+def pane(root: Path, name: str, *argv: str, split: bool = True) -> Pane:
+    return Pane(title=name, color="pink", argv=argv, cwd=root, env={"SAID": "it's $so"}, split=split)
+
+
+async def over(panes: Iterm2Panes, session: str) -> PaneEnd:
+    async with asyncio.timeout(30):
+        return await panes.over(session)
+
+
+@pytest.mark.spec("BCK-04")
+async def test_a_command_runs_in_a_split_pane_and_its_end_is_heard(
+    panes: Iterm2Panes, tmp_path: Path
+) -> None:
+    assert panes.type == "iterm2"
+    assert await panes.unavailable() == ""
+    out, gate = tmp_path / "out", tmp_path / "gate"
+    os.mkfifo(gate)
+    script = (
+        f'printf "%s|%s|%s|%s" "$SAID" "$PWD" "$1" "$(test -t 0 && echo tty)" > {out}; exit $(cat {gate})'
+    )
+    session = await panes.open(pane(tmp_path, "alice", "sh", "-c", script, "sh", "a 'b'"))
+    assert await panes.alive(session)
+    os.kill(panes.pid(session), 0)
+    await asyncio.to_thread(gate.write_text, "5")
+    assert await over(panes, session) == PaneEnd(status=5)
+    assert out.read_text() == f"it's $so|{tmp_path}|a 'b'|tty"
+    assert not await panes.alive(session)
+    split, name, run = calls(tmp_path)
+    assert split == ["session", "split", "--vertical", "--session", LEAD]
+    assert name == ["session", "set-name", "--session", session, "alice"]
+    assert run[:4] == ["session", "run", "--session", session]
+    assert "SAID" not in run[4]
+
+
+@pytest.mark.spec("BCK-04", "USR-20")
+async def test_several_at_once_start_in_slow_shells_and_only_ours_are_closed(
+    panes: Iterm2Panes, tmp_path: Path
+) -> None:
+    wanted = [pane(tmp_path, f"m{number}", "sleep", "600") for number in range(4)]
+    opened = await asyncio.gather(*map(panes.open, wanted))
+    assert len({*opened}) == 4
+    splits = [call for call in calls(tmp_path) if call[1] == "split"]
+    assert splits[0][2:] == ["--vertical", "--session", LEAD]
+    assert [call[-1] for call in splits[1:]] == [*opened[:-1]]
+    pids = [panes.pid(each) for each in opened]
+    await panes.close(LEAD)
+    await panes.close(opened[0])
+    await panes.close(opened[0])
+    assert await over(panes, opened[0]) == PaneEnd()
+    # The person closes one.
+    os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), signal.SIGTERM)
+    await over(panes, opened[1])
+    tab = await panes.open(pane(tmp_path, "own", "sleep", "600", split=False))
+    assert ["tab", "new"] in calls(tmp_path)
+    await panes.aclose()
+    closed = [call[3] for call in calls(tmp_path) if call[1] == "close"]
+    assert closed == [opened[0], opened[2], opened[3], tab]
+    async with asyncio.timeout(20):
+        for pid in pids:
+            while Path(f"/proc/{pid}").exists():
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.spec("BCK-04")
+async def test_it_is_there_only_in_iterm2_with_its_program(environ: dict[str, str], tmp_path: Path) -> None:
+    elsewhere = {name: value for name, value in environ.items() if not name.startswith(("TERM_P", "ITERM"))}
+    assert "This is not iTerm2" in await Iterm2Panes(elsewhere, SystemClock()).unavailable()
+    without = Iterm2Panes({**environ, "PATH": os.environ["PATH"]}, SystemClock())
+    assert "pip install it2" in await without.unavailable()
+    with pytest.raises(ProcessError):
+        await without.open(pane(tmp_path, "alice", "true"))
+
+
+async def test_a_program_that_refuses_says_why(environ: dict[str, str], tmp_path: Path) -> None:
+    it2 = tmp_path / "bin" / "it2"
+    it2.write_text("#!/bin/sh\necho 'Error: the Python API is off' >&2\nexit 2\n")
+    panes = Iterm2Panes(environ, SystemClock())
+    with pytest.raises(ProcessError, match="it2 session split failed: Error: the Python API is off"):
+        await panes.open(pane(tmp_path, "alice", "true"))

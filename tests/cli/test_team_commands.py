@@ -1,0 +1,399 @@
+"""`shoal team` as a person uses it: on a team that runs, has ended, or whose lead was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import MODEL, PATIENCE, Program, Ran
+
+from company import after, bash, company, done, last_words, said_to, tell
+from shoal.app.record import AgentsRecord
+from shoal.core.clock import SystemClock
+from shoal.core.ids import Ids
+from shoal.core.names import AgentName, TeamName
+from shoal.core.roster import Newcomer
+from shoal.testing import messages_server
+
+TEMPLATE = """\
+---
+description: Builds a roof.
+roles:
+  - name: alice
+    prompt: "Build {goal}"
+  - name: bob
+    prompt: "Paint {goal}"
+tasks:
+  - key: build
+    subject: Build it
+    owner: alice
+  - key: paint
+    subject: Paint it
+    blockedBy: [build]
+    owner: bob
+---
+Lead the building of {goal}.
+"""
+YES = ("--dangerously-skip-permissions", "--model", MODEL)
+
+
+class Gate:
+    """Holds a tool call: it is reached once it reads, and goes on when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+        self.command = f"cat {path.name}"
+
+    async def open(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.to_thread(self._path.write_text, "gate opened\n")
+
+
+@pytest.fixture
+def template(project: Path) -> None:
+    directory = project / ".claude" / "teams"
+    directory.mkdir(parents=True)
+    (directory / "roof.md").write_text(TEMPLATE)
+
+
+@pytest.fixture
+def gate(project: Path) -> Gate:
+    return Gate(project / "gate")
+
+
+@asynccontextmanager
+async def at_work(shoal: Program, mind: Any, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A team that was started headless, once alice is in her first call."""
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("team", "start", "roof", "the roof", "-p", *YES, *more) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.close()
+            async with asyncio.timeout(PATIENCE):
+                while b"alice: Bash" not in await process.stderr.readline():
+                    pass
+            yield process
+
+
+async def facts(shoal: Program, *more: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await shoal("team", "show", *more, "--json")).lines[-1]
+    return found
+
+
+def states(team: dict[str, Any]) -> dict[str, str]:
+    return {member["name"]: member["state"] for member in team["members"]}
+
+
+async def killed(process: asyncio.subprocess.Process) -> None:
+    process.send_signal(signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE):
+        await process.wait()
+
+
+def leftovers(home: Path) -> list[str]:
+    found = [*(home / "teams").glob("roof*"), *(home / "tasks").glob("roof*")]
+    return sorted(str(path.relative_to(home)) for path in found)
+
+
+def on_disk(home: Path, name: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((home / "teams/roof/inboxes" / f"{name}.json").read_bytes())
+    return entries
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("TSK-06", "TSK-08")
+async def test_a_team_is_started_headless_works_in_order_and_its_result_is_printed(
+    shoal: Program, home: Path
+) -> None:
+    mind = company(
+        lead=["I wait.", "The roof is built and painted."],
+        alice=[after("Task #1 is yours now", tell("team-lead", "built"), done("1"), "built")],
+        bob=[after("Task #2 is yours now", done("2"), tell("team-lead", "painted"), "painted")],
+    )
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        ran = await shoal("team", "start", "roof", "the roof", "-p", "--output-format", "json", *YES)
+    assert ran.code == 0, ran.err
+    assert ran.result["result"] == "The roof is built and painted."
+    assert "The team roof is made: alice, bob." in ran.err
+    team = await facts(shoal)
+    assert (team["lead"], team["open_tasks"]) == ("ended", 0)
+    assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
+    assert team["tokens"] > 0
+    assert team["cost_usd"] == pytest.approx(sum(member["cost_usd"] for member in team["members"]), abs=1e-5)
+    exported = (await shoal("team", "export", "roof")).lines[-1]
+    assert [each["subject"] for each in exported["tasks"]] == ["Build it", "Paint it"]
+    assert [each["changes"][-1]["status"] for each in exported["tasks"]] == ["completed", "completed"]
+    assert [each["changes"][-1]["by"] for each in exported["tasks"]] == ["alice", "bob"]
+    moments = [each["timestamp"] for each in exported["mail"]]
+    assert moments == sorted(moments)
+    assert {"alice", "bob", "team-lead"} == {each["to"] for each in exported["mail"]}
+    assert exported["reports"]["team-lead"] == "The roof is built and painted."
+    assert exported["reports"]["bob"] == "painted"
+    assert exported["events"][-1]["type"] == "session_ended"
+    assert exported["costs"]["total"]["requests"] == len(server.requests)
+    assert (await shoal("team", "export", "-o", "roof.md", "--format", "md")).code == 0
+    page = (shoal.project / "roof.md").read_text()
+    assert "- [x] #2 Paint it (bob): completed, after #1" in page
+    assert "**alice → team-lead**" in page
+    assert "> (Task #2 is yours now: Paint it)" in page
+    assert "task_assignment" not in page
+    assert (await shoal("team", "rm", "--yes")).text == "The team roof is removed.\n"
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("USR-18", "SRF-01", "LIF-05")
+async def test_a_team_at_work_is_listed_shown_told_and_ended(shoal: Program, gate: Gate, home: Path) -> None:
+    heard: list[str] = []
+    told = asyncio.Event()
+    closed = Gate(shoal.project / "closed")
+
+    def hears(body: dict[str, Any]) -> Any:
+        heard.append(last_words(body))
+        told.set()
+        return bash(closed.command)
+
+    mind = company(lead=["I wait."], alice=[bash(gate.command), hears], bob=[bash(closed.command)])
+    async with at_work(shoal, mind, "--settings", '{"shoal": {"shutdown_grace": 0.2}}') as process:
+        (listed,) = (await shoal("team", "ls", "--json")).lines[-1]
+        assert (listed["lead"], listed["open_tasks"]) == ("alive", 2)
+        team = await facts(shoal)
+        alice = team["members"][1]
+        assert (alice["name"], alice["state"], alice["color"]) == ("alice", "working", "blue")
+        assert alice["doing"] == f"Bash {gate.command}"
+        assert alice["last_event_seconds"] < PATIENCE
+        assert (alice["tokens"] > 0, alice["question"]) == (True, None)
+        text = (await shoal("team", "show", "roof")).text
+        assert "0 of 2 tasks done" in text
+        refused = await shoal("team", "rm", "roof", "--yes", "--force")
+        assert (refused.code, "shoal team stop roof" in refused.err) == (1, True)
+        again = await shoal("team", "resume", "roof", "-p", "x")
+        assert (again.code, "shoal team attach roof" in again.err) == (1, True)
+        said = await shoal("team", "send", "alice", "Mind the gutter.")
+        assert said.text == "alice hears it at its next step.\n"
+        # From whom it is stands beside the text, and is set by the runtime.
+        assert [(each["from"], each["text"]) for each in on_disk(home, "alice")][-1] == (
+            "user",
+            "Mind the gutter.",
+        )
+        await gate.open()
+        async with asyncio.timeout(PATIENCE):
+            await told.wait()
+        # Before what the lead said, though that was in the inbox first; and not as the words of an agent.
+        assert heard[0].index("Mind the gutter.") < heard[0].index("<teammate-message")
+        one = await shoal("team", "stop", "roof", "alice", "--json")
+        assert one.lines[-1] == {"team": "roof", "stopped": ["alice"]}
+        assert "alice" not in states(await facts(shoal))
+        assert (await shoal("team", "stop")).code == 0
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+    team = await facts(shoal)
+    assert (team["lead"], states(team)) == ("ended", {"team-lead": "ended"})
+    assert (await shoal("team", "rm", "roof", "--yes")).code == 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-05", "USR-12")
+async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
+    shoal: Program, gate: Gate, home: Path
+) -> None:
+    heard: dict[str, list[str]] = {}
+
+    def hears(who: str) -> Any:
+        def say(body: dict[str, Any]) -> str:
+            heard[who] = said_to(body)
+            return f"{who} heard it"
+
+        return say
+
+    mind = company(
+        lead=["I wait.", hears("lead")],
+        alice=[bash(gate.command), hears("alice")],
+        bob=["I wait.", hears("bob")],
+    )
+    async with at_work(shoal, mind) as process:
+        session = (await facts(shoal))["session"]
+        await killed(process)
+        listed = (await shoal("team", "ls")).text
+        assert "died" in listed
+        assert "shoal team resume roof" in listed
+        assert states(await facts(shoal)) == {"team-lead": "died", "alice": "cut off", "bob": "idle"}
+        sent = await shoal("team", "send", "roof", "*", "The wood is wet.")
+        assert sent.code == 0
+        assert "it is heard after `shoal team resume roof`" in sent.text
+        assert [each["from"] for each in on_disk(home, "bob")][-1] == "user"
+        for command in (("attach",), ("stop",)):
+            not_live = await shoal("team", *command)
+            assert (not_live.code, "shoal team resume roof" in not_live.err) == (1, True)
+        exported = (await shoal("team", "export")).lines[-1]
+        assert exported["standing"]["lead"] == "died"
+        assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
+        resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", *YES)
+        assert resumed.code == 0, resumed.err
+        assert resumed.result["session_id"] == session
+    # As the person's own words: what agents say comes in a frame of the runtime's.
+    assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
+    team = await facts(shoal)
+    assert (team["session"], team["lead"]) == (session, "ended")
+    assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
+    assert (await shoal("team", "rm", "roof", "--yes")).code == 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-05")
+async def test_what_a_killed_lead_left_at_work_is_removed_only_on_purpose(
+    shoal: Program, gate: Gate, home: Path
+) -> None:
+    mind = company(lead=["I wait."], alice=[bash(gate.command)], bob=["I wait."])
+    async with at_work(shoal, mind) as process:
+        await killed(process)
+    refused = await shoal("team", "rm", "roof", "--yes")
+    assert refused.code == 1
+    assert "alice" in refused.err
+    assert "shoal team rm roof --force" in refused.err
+    assert (await shoal("team", "rm", "roof", "--yes", "--force", "--json")).lines[-1] == {"removed": "roof"}
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("USR-01")
+async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: Program, project: Path) -> None:
+    path = project / ".claude" / "teams" / "roof.md"
+    path.write_text(TEMPLATE.replace("tasks:", "budget: {tokens: 10}\ntasks:"))
+    async with messages_server(company(lead=["I wait."], alice=["a"], bob=["b"])) as server:
+        shoal.talks_to(server)
+        ran = await shoal("team", "start", "roof", "the roof", "-p", *YES)
+        assert ran.code == 3, ran.err
+        # One request of each may be on its way when the limit is reached.
+        assert len(server.requests) <= 3
+        wide = await shoal("team", "start", "roof", "x", "-p", "--max-total-tokens", "1000000", *YES)
+    assert wide.code == 0, wide.err
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("LIF-05")
+async def test_a_lead_that_died_before_its_first_word_is_said_to_have_nothing_to_go_on_from(
+    shoal: Program, home: Path
+) -> None:
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
+    lead = Newcomer(name=AgentName("x"), agent_type="x", model="m", cwd=str(shoal.project), prompt="")
+    session = "11111111-2222-4333-8444-555555555555"
+    await record.rosters.create(TeamName("roof"), lead=lead, session=session, description=None)
+    await record.aclose()
+    ran = await shoal("team", "resume", "-p", "x")
+    assert (ran.code, "shoal team rm roof --force" in ran.err) == (1, True)
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+async def test_a_dry_run_shows_all_and_makes_nothing(shoal: Program, home: Path) -> None:
+    ran = await shoal("team", "start", "roof", "the roof", "--dry-run", "--name", "gable")
+    assert ran.code == 0
+    for words in (
+        "alice",
+        "Build the roof",
+        "Paint it",
+        "Lead the building of the roof.",
+        "Nothing was made",
+    ):
+        assert words in ran.text
+    plan = (await shoal("team", "start", "roof", "the roof", "--dry-run", "--json")).lines[-1]
+    assert [(each["owner"], each["blocked_by"]) for each in plan["tasks"]] == [("alice", []), ("bob", ["1"])]
+    assert leftovers(home) == []
+    assert not list((home / "shoal").glob("runs/*"))
+
+
+async def cases(shoal: Program, expected: dict[tuple[str, ...], tuple[int, str]]) -> None:
+    every: list[Ran] = await asyncio.gather(*(shoal(*arguments) for arguments in expected))
+    for ran, (arguments, (code, words)) in zip(every, expected.items(), strict=True):
+        assert ran.code == code, (arguments, ran.err)
+        assert words in ran.err, (arguments, ran.err)
+        assert ran.err.startswith("shoal: ")
+
+
+@pytest.mark.usefixtures("template")
+async def test_what_cannot_be_started_is_told_in_a_sentence(shoal: Program, project: Path) -> None:
+    directory = project / ".claude" / "teams"
+    (directory / "bad.md").write_text(TEMPLATE.replace("owner: bob", "owner: eve"))
+    (directory / "wide.md").write_text(
+        TEMPLATE.replace('    prompt: "Paint', '    mode: bypassPermissions\n    prompt: "Paint')
+    )
+    (directory / "rich.md").write_text(TEMPLATE.replace("tasks:", "budget: {usd: 50}\ntasks:"))
+    (directory / "strange.md").write_text(
+        TEMPLATE.replace('prompt: "Paint', 'type: painter\n    prompt: "Paint')
+    )
+    limit = ("--settings", '{"shoal": {"max_budget_usd": 2}}')
+    await cases(
+        shoal,
+        {
+            ("team", "start", "roof"): (2, "The template roof needs a goal"),
+            ("team", "start", "rof", "x"): (1, "Is roof meant?"),
+            ("team", "start", "bad", "x"): (1, "bad.md:15: tasks[2].owner: no role is named 'eve'"),
+            ("team", "start", "wide", "x"): (1, "wide.md:7: roles[2].mode: a project's template cannot ask"),
+            ("team", "start", "rich", "x", *limit): (1, "rich.md:8: budget.usd: 50 is more than the 2"),
+            ("team", "start", "strange", "x"): (
+                1,
+                "strange.md:7: roles[2].type: There is no agent 'painter'",
+            ),
+            ("team", "start", "./none.md", "x"): (1, "none.md: it cannot be read: No such file"),
+            ("team", "start", "feature", "x"): (2, "git init"),
+            ("team", "show"): (2, "shoal team start review"),
+            ("team", "send", "x"): (2, "put the text in quotes"),
+            ("team", "resume", "roof", "-p", "x"): (2, "There is no team roof"),
+            ("team", "template", "new", "../up"): (1, "cannot be a name"),
+        },
+    )
+    # What the person asks for with a flag is the person's own word.
+    bypass = await shoal("team", "start", "wide", "x", "--dry-run", "--dangerously-skip-permissions")
+    assert bypass.code == 0
+    assert (await shoal("team", "start", "rich", "x", "--dry-run", "--max-budget-usd", "9", *limit)).code == 0
+
+
+@pytest.mark.usefixtures("template")
+async def test_templates_are_listed_shown_checked_and_written(shoal: Program, home: Path) -> None:
+    listed = {
+        each["name"]: each["source"]["kind"]
+        for each in (await shoal("team", "templates", "--json")).lines[-1]
+    }
+    assert listed == {"roof": "project", "bug-hunt": "builtin", "feature": "builtin", "review": "builtin"}
+    shown = (await shoal("team", "template", "show", "review")).text
+    assert "correctness" in shown
+    assert "You lead a review." in shown
+    assert (await shoal("team", "template", "new", "mine", "--user")).code == 0
+    assert (home / "teams" / "mine.md").is_file()
+    assert (await shoal("team", "ls")).text == "There are no teams.\n"
+    assert (await shoal("team", "start", "mine", "x", "--dry-run")).code == 0
+    there = await shoal("team", "template", "new", "mine", "--user")
+    assert (there.code, "there already" in there.err) == (1, True)
+    good = await shoal("team", "template", "validate")
+    assert (good.code, good.text) == (0, "5 templates, 0 problems.\n")
+    path = shoal.project / "x.md"
+    path.write_text(TEMPLATE.replace("subject: Build it", "subjct: Build it"))
+    bad = await shoal("team", "template", "validate", "x.md", "--json")
+    assert bad.code == 1
+    (problem,) = bad.lines[-1]["problems"]
+    assert (problem["line"], problem["field"]) == (10, "tasks[1].subjct")
+    assert "is subject meant?" in problem["what"]
+
+
+PARTS = ("ls", "show", "rm", "send", "stop", "resume", "attach", "export", "start", "templates", "template")
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_every_part_has_help_with_an_example_and_json(shoal: Program, part: str) -> None:
+    said = (await shoal("team", part, "--help")).text
+    assert f"shoal team {part}" in said.partition("Examples:")[2]
+    assert ("--json" in said or "--output-format" in said) is (part != "template")

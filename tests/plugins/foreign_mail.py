@@ -1,0 +1,47 @@
+"""Mail that another program writes into the inboxes of a team at work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import shoal
+from shoal.core.events import Event, Noted
+from troupe import home
+
+AT = "2026-02-13T10:11:35.247Z"
+WRITER = Path(__file__).parents[1] / "team" / "foreign_writer.py"
+
+
+def entry(sender: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"from": sender, "text": text, "timestamp": AT, "read": False, **more}
+
+
+def body(kind: str, fields: dict[str, Any]) -> str:
+    return json.dumps({"type": kind, **fields})
+
+
+async def written(to: str, *entries: dict[str, Any], team: str = "crew") -> None:
+    """By another program, into the inbox of a member."""
+    path = home() / "teams" / team / "inboxes" / f"{to}.json"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(WRITER), str(path), stdin=asyncio.subprocess.PIPE
+    )
+    await process.communicate(json.dumps(entries).encode())
+    assert process.returncode == 0
+
+
+async def rest(session: shoal.Session) -> None:
+    """Until the team is quiet and the lead has heard all."""
+    async with asyncio.timeout(30):
+        while (turn := await session.next_turn()) is not None:
+            async for _ in turn:
+                pass
+
+
+def notes(events: Sequence[Event]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, Noted))

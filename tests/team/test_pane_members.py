@@ -1,0 +1,115 @@
+"""Teammates that are seen in panes, and other programs that run in them; with a real tmux."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cast import all_turns, recorded, use
+from fleet import approve, asked_of, everything, opened, provider
+from shoal.core.events import MemberRested, Noted
+from tmux_rig import TmuxServer
+from troupe import config, inbox, member, tell
+
+CREATE = use("TeamCreate", team_name="crew")
+END = tell("ann", {"type": "shutdown_request", "reason": "done"})
+
+
+def settings(**own: object) -> str:
+    return json.dumps({"shoal": {"shutdown_grace": 10, **own}})
+
+
+@pytest.mark.spec("BCK-01", "BCK-03", "USR-20")
+async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    lead = [CREATE, member("ann"), "Wait.", "Good.", END, "Asked.", "Over."]
+    ann = [tell("team-lead", "The herons are back.", "report"), "Resting now.", approve]
+    async with (
+        provider(monkeypatch, lead=lead, ann=ann),
+        opened(tmp_path, settings=settings(), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        entered = config("crew")["members"][1]
+        pane = entered["tmuxPaneId"]
+        assert entered["backendType"] == "tmux"
+        assert pane in tmux.rows("#{pane_id}")
+        await tmux.shows(pane, "Resting now.")
+        await all_turns(session, "End it.")
+        assert pane not in tmux.rows("#{pane_id}")
+        answers = [
+            json.loads(each["text"]) for each in inbox("crew", "team-lead") if "approved" in each["text"]
+        ]
+    assert (answers[0]["paneId"], answers[0]["backendType"]) == (pane, "tmux")
+    assert len(tmux.rows("#{pane_id}")) == 1
+
+
+@pytest.mark.spec("USR-20")
+async def test_a_teammate_outlives_its_pane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    lead = [CREATE, member("ann"), "Wait.", "Good.", tell("ann", "Are you there?", "asking"), "Asked.", "So."]
+    ann = ["Resting now.", tell("team-lead", "Still here.", "report"), "Rest."]
+    async with (
+        provider(monkeypatch, lead=lead, ann=ann) as server,
+        opened(tmp_path, settings=settings(teammate_mode="tmux"), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        tmux("kill-pane", "-t", config("crew")["members"][1]["tmuxPaneId"])
+        await all_turns(session, "Ask it.")
+    assert any("Still here." in everything(body) for body in asked_of(server, "lead"))
+
+
+@pytest.mark.spec("BCK-03", "BCK-06")
+async def test_another_program_is_a_member_in_its_pane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    """It is started with the words of the child command line, and nothing else ties it to the lead."""
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    program = {"scout": [sys.executable, "-m", "shoal"]}
+    agents = {"scout": {"description": "Looks.", "prompt": "You look."}}
+    (tmp_path / ".claude" / "agents").mkdir(parents=True)
+    front = "---\nname: scout\ndescription: Looks.\n---\nYou look.\n"
+    (tmp_path / ".claude" / "agents" / "scout.md").write_text(front)
+    lead = [
+        CREATE,
+        use("TaskCreate", subject="Look", description="Around."),
+        member("ann", subagent_type="scout"),
+        "Wait.",
+        lambda body: END if "I saw it" in everything(body) else "Wait.",
+        "Asked.",
+        "Over.",
+    ]
+    ann = [
+        use("TaskUpdate", "t1", taskId="1", status="completed"),
+        use("Bash", "b1", command="echo marks: $CLAUDECODE $CLAUDE_CODE_ENTRYPOINT"),
+        tell("team-lead", "I saw it.", "report"),
+        "Rest.",
+        approve,
+    ]
+    async with (
+        provider(monkeypatch, lead=lead, ann=ann) as server,
+        opened(tmp_path, settings=settings(teammate_programs=program), agents=agents) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        events = recorded(session)
+        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    assert not any(isinstance(event, MemberRested) for event in events)
+    assert not [event.text for event in events if isinstance(event, Noted) and "refus" in event.text]
+    assert any("I saw it." in everything(body) for body in asked_of(server, "lead"))
+    assert any("marks: 1 cli" in everything(body) for body in asked_of(server, "ann"))
+    task = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
+    assert task["status"] == "completed"
+    assert len(tmux.rows("#{pane_id}")) == 1

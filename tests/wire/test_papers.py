@@ -1,0 +1,103 @@
+"""A teammate's papers on a command line, and read from it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from shoal.core.backends import Papers
+from shoal.core.decisions import Mode
+from shoal.core.errors import BadName
+from shoal.core.ids import AgentId
+from shoal.core.names import agent_name, team_name
+from shoal.wire.papers import command_line, papers_of
+
+PLAIN = Papers(
+    agent=AgentId("alice@roof"),
+    name=agent_name("alice"),
+    team=team_name("roof"),
+    color="blue",
+    session="11111111-2222-3333-4444-555555555555",
+    kind="general-purpose",
+    model="claude-sonnet-4-5",
+)
+WORDS = (
+    *("--agent-id", "alice@roof", "--agent-name", "alice", "--team-name", "roof", "--agent-color", "blue"),
+    *("--parent-session-id", "11111111-2222-3333-4444-555555555555", "--agent-type", "general-purpose"),
+    *("--model", "claude-sonnet-4-5"),
+)
+
+
+@pytest.mark.spec("BCK-03")
+def test_the_words_are_those_that_other_programs_know() -> None:
+    assert command_line(PLAIN) == WORDS
+    full = replace(
+        PLAIN,
+        plan_mode_required=True,
+        mode="acceptEdits",
+        allowed=("Read", "Bash(git log:*)"),
+        disallowed=("WebFetch",),
+        skip_permissions=True,
+    )
+    assert command_line(full) == (
+        *WORDS,
+        "--plan-mode-required",
+        "--dangerously-skip-permissions",
+        *("--permission-mode", "acceptEdits"),
+        *("--allowedTools", "Read", "--allowedTools", "Bash(git log:*)"),
+        *("--disallowedTools", "WebFetch"),
+    )
+
+
+texts = st.text(min_size=1).filter(lambda text: text.isprintable())
+
+
+@given(
+    st.sampled_from(["alice", "a-1", "B_2"]),
+    st.none() | texts,
+    texts,
+    st.booleans(),
+    st.none() | st.sampled_from(get_args(Mode)),
+    st.lists(texts).map(tuple),
+)
+def test_what_is_written_is_read_back(
+    name: str, color: str | None, kind: str, plan: bool, mode: Mode | None, rules: tuple[str, ...]
+) -> None:
+    papers = Papers(
+        agent=AgentId(f"{name}@t"),
+        name=agent_name(name),
+        team=team_name("t"),
+        color=color,
+        session="s",
+        kind=kind,
+        model="m",
+        plan_mode_required=plan,
+        mode=mode,
+        allowed=rules,
+        disallowed=rules[::-1],
+    )
+    assert papers_of(command_line(papers)) == papers
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (WORDS[2:], "--agent-id is missing"),
+        ((*WORDS, "--verbose"), "'--verbose' is no part"),
+        ((*WORDS, "--permission-mode", "wild"), "'wild' is no mode"),
+        (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team say 'alice@roof'"),
+        (WORDS[:-1], "--model needs a value"),
+    ],
+)
+def test_what_is_wrong_is_named(words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        papers_of(words)
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(BadName):
+        papers_of(("--agent-id", "../x@roof", "--agent-name", "../x", *WORDS[4:]))
