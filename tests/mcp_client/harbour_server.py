@@ -100,6 +100,14 @@ def sink() -> str:
     os._exit(3)
 
 
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Adds a tool, and says so."""
+    server.add_tool(lambda: "new", name="late", description="New.")
+    await ctx.notify_tools_changed()
+    return "grown"
+
+
 class Berth(BaseModel):
     number: int = Field(description="Which berth")
     shade: bool = Field(default=False, description="In the shade")

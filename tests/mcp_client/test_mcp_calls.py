@@ -6,7 +6,9 @@ import asyncio
 import base64
 import json
 import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from mcp_kit import answers, harbour, opened, served, statuses, tool_results
 
 from cast import agent, all_turns, cast, recorded, use
 from shoal.core.events import AgentStarted, ToolProgress
-from shoal.core.messages import Image
+from shoal.core.messages import Image, result_text
 from shoal.core.questions import Choose, Chosen
+from shoal.core.requests import Request
 
 pytestmark = pytest.mark.needs("mcp")
 GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
@@ -149,6 +152,51 @@ async def test_interrupting_a_turn_cancels_the_call_at_the_server(
             pass
         assert await asyncio.to_thread(cancelled.read_text) == "cancelled"
         assert statuses(session) == {"harbour": "connected"}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
+    tmp_path: Path, transport: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        server = harbour() if transport == "stdio" else {"url": await stack.enter_async_context(served())}
+        model = cast(lead=[call("grow"), "done"])
+        session = await stack.enter_async_context(opened(tmp_path, model, {"harbour": server}))
+        changed = asyncio.Event()
+        await session.parts.servers.ready()
+        before = session.parts.servers.changed
+        session.parts.servers.changed = lambda: (before(), changed.set())
+        async with asyncio.timeout(30):
+            await all_turns(session)
+            await changed.wait()
+        assert list(session.agent.tools)[-1] == "mcp__harbour__late"
+
+
+async def test_a_server_at_an_address_that_is_gone_says_so_and_a_flood_from_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    def killed(request: Request) -> Any:
+        os.kill(int(result_text(request.messages[-1].content[0])), signal.SIGKILL)
+        return use("mcp__harbour__tide", "third", place="Kiel")
+
+    lead = [
+        use("mcp__harbour__long", "first", characters=20_000_000),
+        use("mcp__harbour__pid", "second"),
+        killed,
+        use("mcp__harbour__tide", "fourth", place="Kiel"),
+        "done",
+    ]
+    async with (
+        served() as url,
+        opened(tmp_path, cast(lead=lead), {"harbour": {"url": url}}) as session,
+        asyncio.timeout(60),
+    ):
+        await all_turns(session)
+        first, _, third, fourth = answers(session)
+        assert statuses(session) == {"harbour": "failed"}
+    assert "longer than 16 MB" in first
+    assert "It is being started again" in third
+    assert "is not there any more" in fourth
 
 
 async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def address_transport(
         return
     async with (
         client() as http,
-        streamable_http_client(address.url, http_client=http) as streams,
+        streamable_http_client(address.url, http_client=http, max_sse_event_size=LONGEST_BODY) as streams,
     ):
         yield streams
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.errors import MissingExtra, ShoalError
-from shoal.core.mcp import Program, Server, ServerStanding, Status
+from shoal.core.mcp import Address, Program, Server, ServerStanding, Status
 from shoal.core.tools import Outcome, Progress, Site, failed
 from shoal.tools.mcp.host import IN_ALL, Caller, Host, LinkLost, LinkRefused, NeedsLogin, Offer
 from shoal.tools.mcp.tool import McpTool
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CONNECTING = 30.0
 """Seconds for a server to come up and say what it has."""
 RESTARTS = 1
+STEADY = 60.0
+"""Seconds after which a connection to an address has shown that it holds."""
 ENDING = 5.0
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
@@ -69,15 +71,7 @@ class ServerLife:
         name = self.server.name
         try:
             server = filled(self.server, self.host.env)
-            link = await asyncio.to_thread(_sdk_part)
-            for left in range(RESTARTS, -1, -1):
-                await self._connected(link, server)
-                if self._ending:
-                    return
-                if left:
-                    self._stand("pending", self._lost)
-                    self.host.note(f"The MCP server {name} ended ({self._lost}). It is started again.")
-            self._fail(f"it ended twice ({self._lost})")
+            await self._lives(await asyncio.to_thread(_sdk_part), server)
         except NeedsLogin:
             self._stand("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
             self.host.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
@@ -162,6 +156,22 @@ class ServerLife:
             return failed(f"{what} failed: {self._gone(str(lost))}")
         except LinkRefused as refused:
             return failed(f"{what} was refused by the MCP server {name}: {refused}")
+
+    async def _lives(self, sdk: ModuleType, server: Server) -> None:
+        left = RESTARTS
+        while True:
+            began = self.host.clock.monotonic()
+            await self._connected(sdk, server)
+            if self._ending:
+                return
+            if isinstance(server.reach, Address) and self.host.clock.monotonic() - began > STEADY:
+                # An address may forget who was silent for long, and does not die of it.
+                left = RESTARTS
+            if not left:
+                raise LinkLost(f"it ended twice ({self._lost})")
+            left -= 1
+            self._stand("pending", self._lost)
+            self.host.note(f"The MCP server {server.name} ended ({self._lost}). It is started again.")
 
     async def _connected(self, sdk: ModuleType, server: Server) -> None:
         """From the first word to the last. Raises where the server does not come up."""

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 import mcp_types as types
 from mcp.client import Client, ClientRequestContext, IncomingMessage, InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from shoal.core.mcp import Address, OfferedPrompt, Program, PromptArgument, Server, tool_name
@@ -58,21 +60,24 @@ async def opened(server: Server, life: ServerLife) -> AsyncIterator[Link]:
         uri = life.host.root.as_uri()
         return types.ListRootsResult.model_validate({"roots": [{"uri": uri, "name": life.host.root.name}]})
 
+    changes = _Changes(life)
     client = Client(
         Sifted(transport, life.note_once),
         client_info=types.Implementation(name="shoal", version=life.host.version or "0"),
         elicitation_callback=ask,
         list_roots_callback=roots,
-        message_handler=_Changes(life).hear,
+        message_handler=changes.hear,
         cache=None,
     )
     try:
-        async with client:
+        async with client, anyio.create_task_group() as group:
+            group.start_soon(_listen, client, changes)
             yield Link(client, server)
+            group.cancel_scope.cancel()
     except Exception as error:
         if 401 in refused or _holds(error, NeedsLogin):
             raise NeedsLogin from error
-        raise
+        raise _plain(error) from error
 
 
 def _auth(server: Server, address: Address, life: ServerLife) -> Any:
@@ -180,9 +185,12 @@ class _Changes:
         self._looking = self._again = False
 
     async def hear(self, message: IncomingMessage) -> None:
+        """As servers of before 2026 say it."""
         changed = types.ToolListChangedNotification | types.PromptListChangedNotification
-        if not isinstance(message, changed):
-            return
+        if isinstance(message, changed):
+            await self.look()
+
+    async def look(self) -> None:
         self._again = True
         if self._looking:
             return
@@ -197,11 +205,28 @@ class _Changes:
             self._looking = False
 
 
+async def _listen(client: Client, changes: _Changes) -> None:
+    """To what newer servers say of changes, for those who ask; without it the tools stay as they are."""
+    has = client.server_capabilities
+    tells = bool((has.tools and has.tools.list_changed) or (has.prompts and has.prompts.list_changed))
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not tells:
+        return
+    try:
+        async with client.listen(tools_list_changed=True, prompts_list_changed=True) as heard:
+            async for _ in heard:
+                await changes.look()
+    except (MCPError, RuntimeError, TimeoutError):
+        return
+
+
 async def _sent(request: Awaitable[T]) -> T:
     try:
         return await request
     except MCPError as error:
-        if error.code == types.CONNECTION_CLOSED or "session terminated" in error.message.lower():
+        said = error.message.lower()
+        # Of HTTP one answer may break off, and the next one come.
+        closed = error.code == types.CONNECTION_CLOSED and not said.startswith("sse stream")
+        if closed or "session terminated" in said:
             raise LinkLost(error.message) from error
         raise LinkRefused(error.message[:2_000]) from error
     except ValidationError as error:
@@ -256,6 +281,12 @@ def _shown_resource(resource: types.Resource) -> dict[str, Any]:
         "description": resource.description,
     }
     return {key: value for key, value in fields.items() if value}
+
+
+def _plain(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:
