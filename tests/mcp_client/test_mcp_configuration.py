@@ -244,3 +244,15 @@ async def test_a_teammate_in_a_process_of_its_own_has_the_servers_too(
         await all_turns(session, "Go.")
         assert "is not there" not in notes(recorded(session))
     assert any("the sea calls" in everything(each.body) for each in server.requests)
+
+
+async def test_a_key_that_a_file_gives_to_a_server_is_in_no_record(tmp_path: Path, home: Path) -> None:
+    key = "q8Zk2mW9xP4rT7vB"
+    server = {**rogue("plain", key), "env": {"SEA_API_KEY": key}}
+    write(home / "settings.json", {"mcpServers": {"a": server}, "shoal": {"mcp_wait": 60}})
+    model = cast(lead=[use("mcp__a__echo"), "done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
+        await all_turns(session)
+        assert answers(session) == [key]
+    (journal,) = home.glob("shoal/runs/*/journal.jsonl")
+    assert key not in journal.read_text()

@@ -45,15 +45,21 @@ async def test_a_login_is_asked_for_made_in_a_browser_and_kept(tmp_path: Path) -
         assert await login.wait() == 0
         assert b"Logged in to lock, which has 1 tools" in rest
 
-        (kept,) = (home / "shoal" / "mcp-auth").iterdir()
+        (kept,) = (home / "shoal" / "keys" / "mcp.auth").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         async with opened(tmp_path, cast(lead=lead), {"lock": server}) as session:
             await all_turns(session)
             assert statuses(session) == {"lock": "connected"}
             assert answers(session) == ["let in, renewed 0"]
 
+        lead = [use("Read", file_path=str(kept)), "done"]
+        async with opened(tmp_path, cast(lead=lead), {}) as session:
+            await all_turns(session)
+            assert "which no tool may reach" in answers(session)[0]
+
         login_of_before = json.loads(kept.read_text())
         kept.write_text(json.dumps({**login_of_before, "expires_at": 1}))
+        lead = [use("mcp__lock__inside"), "done"]
         async with opened(tmp_path, cast(lead=lead), {"lock": server}) as session:
             await all_turns(session)
             assert answers(session) == ["let in, renewed 1"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
-from shoal.core.mcp import Server
+from shoal.core.mcp import Program, Server
 from shoal.wire.content import load
 from shoal.wire.mcp import ReadServers, read_servers, written_server
 from shoal.wire.settings import Document, line_of
@@ -82,6 +82,15 @@ def configured(
         untrusted=() if strict else tuple(_untrusted(settings, servers)),
         problems=(*problems.values(), *doubled),
     )
+
+
+def server_variables(documents: Sequence[Document]) -> dict[str, str]:
+    """What files give to servers as environment and headers, for who must not write it down."""
+    found: dict[str, str] = {}
+    for server in (each for document in documents for each in _of_document(document).servers):
+        given = server.reach.env if isinstance(server.reach, Program) else server.reach.headers
+        found |= {name.replace("-", "_"): value for name, value in given.items() if "${" not in value}
+    return found
 
 
 def change(path: Path, name: str, server: Server | None) -> bool:

@@ -50,7 +50,8 @@ def tokens_in(home: Path, server: str, url: str) -> FileTokens:
     """By the address too: a server that moved must not be sent what another gave."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:60]
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
-    return FileTokens(home / "shoal" / "mcp-auth" / f"{name}-{digest}.json")
+    # Beside Shoal's own keys, which no tool may reach; no team can have a name with a dot.
+    return FileTokens(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
 
 
 def host_for(

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.mcp_files import project_servers
+from shoal.app.mcp_files import project_servers, server_variables
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
@@ -136,7 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
         named = {_VARIABLES[name]: value for name, value in given.items()}
-        return Secrets({**left_out, **self.tool_environment, **named})
+        return Secrets({**server_variables(self.documents), **left_out, **self.tool_environment, **named})
 
     @property
     def left_out(self) -> tuple[Widening, ...]:
