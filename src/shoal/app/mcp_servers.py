@@ -15,7 +15,6 @@ from shoal.core.mcp import PREFIX, OfferedPrompt, Server, ServerStanding, Status
 from shoal.core.tools import Tool
 from shoal.tools.mcp.host import Host, LinkRefused
 from shoal.tools.mcp.life import ServerLife
-from shoal.tools.mcp.resources import resource_tools
 from shoal.wire.mcp import BadServer, read_server
 
 REQUIRED_WITHIN = 30.0
@@ -59,7 +58,7 @@ class McpServers:
         self._lives: list[ServerLife] = []
         self._of_agents: list[ServerLife] = []
         self._published: list[str] = []
-        self._resource_tools = resource_tools(lambda: self._lives)
+        self._resource_tools: tuple[Tool, ...] = ()
         self._group = asyncio.TaskGroup()
         self._news = asyncio.Event()
         self._started: float | None = None
@@ -233,6 +232,7 @@ class McpServers:
         """Once there, a tool stays, also of a server that is gone: taking it off would cost a cache."""
         mine: dict[str, Tool] = {tool.schema.name: tool for life in self._lives for tool in life.tools}
         if any(life.offer.resources for life in self._lives):
+            self._resource_tools = self._resource_tools or _resource_tools(lambda: self._lives)
             mine |= {tool.schema.name: tool for tool in self._resource_tools}
         before = {name: self._tools[name] for name in self._published}
         if self._settled:
@@ -250,6 +250,12 @@ class McpServers:
 
 UNTRUSTED = "the project configures it, and nobody trusts that: see `shoal trust --show`, then `shoal trust`"
 OFF = "it is switched off in settings"
+
+
+def _resource_tools(lives: Callable[[], Sequence[ServerLife]]) -> tuple[Tool, ...]:
+    from shoal.tools.mcp.resources import resource_tools
+
+    return resource_tools(lives)
 
 
 def _coming(names: Sequence[str], lives: Sequence[ServerLife]) -> bool:
