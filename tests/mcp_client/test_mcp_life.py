@@ -275,3 +275,14 @@ def test_a_missing_extra_is_told_with_what_to_type(tmp_path: Path) -> None:
         [sys.executable, "-c", NO_SDK], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert "pip install 'shoal[mcp]'" in done.stdout
+
+
+def test_only_the_link_and_its_parts_know_the_sdk() -> None:
+    source = Path(__file__).parents[2] / "src" / "shoal"
+    knows = {
+        file.relative_to(source).as_posix()
+        for file in source.rglob("*.py")
+        if re.search(r"^\s*(?:import|from) (?:mcp|mcp_types|anyio|httpx2)\b", file.read_text(), re.MULTILINE)
+    }
+    parts = ("auth", "elicitation", "http", "link", "results", "sifting", "stdio")
+    assert knows == {f"tools/mcp/{part}.py" for part in parts}

@@ -164,11 +164,10 @@ class McpServers:
 
     async def _there(self, definition: Definition, names: Sequence[str], own: Sequence[ServerLife]) -> None:
         """Wait for the servers an agent needs. Raises `AgentRefused`, naming those that are not there."""
-        needs = [
-            *definition.required_mcp_servers,
-            *(entry for entry in definition.mcp_servers if isinstance(entry, str)),
-            *(life.server.name for life in own),
-        ]
+        required = definition.required_mcp_servers
+        named = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
+        needs = dict.fromkeys((*named, *(life.server.name for life in own)), False)
+        needs |= dict.fromkeys(required, True)
         needed = [*(definition.tools or ()), *names]
         if not needs and not any(name.startswith(PREFIX) for name in needed):
             return
@@ -184,12 +183,15 @@ class McpServers:
                 late = f" within {REQUIRED_WITHIN:g} s"
                 raise AgentRefused(_refusal(definition, missing, late)) from None
 
-    def _missing(self, needs: Sequence[str], lives: Sequence[ServerLife], *, failed: bool) -> list[str]:
-        """Which entries no server answers for yet; with `failed`, which none will. Each with the reason."""
+    def _missing(self, needs: Mapping[str, bool], lives: Sequence[ServerLife], *, failed: bool) -> list[str]:
+        """Which entries no server answers for yet; with `failed`, which none will. Each with the reason.
+
+        `needs` says of each entry whether its server counts only once it offers a tool.
+        """
         found: list[str] = []
-        for entry in needs:
+        for entry, with_tools in needs.items():
             meant = [life for life in lives if is_meant(entry, life.server.name)]
-            if any(life.status == "connected" and life.tools for life in meant):
+            if any(life.status == "connected" and (life.tools or not with_tools) for life in meant):
                 continue
             if not failed or not any(life.status == "pending" for life in meant):
                 found.append(f"{entry} ({self._why(entry, meant)})")

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from shoal.app.session import Session
 
 
+ATTENDED_WAIT, UNATTENDED_WAIT = 5.0, 30.0
+"""Seconds; a server that is there or has failed is not waited for."""
+
+
 class FileTokens:
     """In the home, for its owner alone."""
 
@@ -76,6 +80,12 @@ def host_for(
     )
 
 
+def _wait(options: Options, settings: Settings) -> float:
+    if settings.own.mcp_wait is not None:
+        return settings.own.mcp_wait
+    return ATTENDED_WAIT if options.attended else UNATTENDED_WAIT
+
+
 def session_servers(
     options: Options,
     settings: Settings,
@@ -105,6 +115,6 @@ def session_servers(
             note=session.note,
         ),
         tools,
-        wait=settings.own.mcp_wait,
+        wait=_wait(options, settings),
         trusts=partial(trusts_servers, settings.home, reach.workspace.root),
     )

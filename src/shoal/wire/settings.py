@@ -127,8 +127,9 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
-    mcp_wait: Annotated[float, Meta(ge=0)] = 5.0
-    """Seconds after the start for which the first request waits for MCP servers that are coming up."""
+    mcp_wait: Annotated[float, Meta(ge=0)] | None = None
+    """Seconds after the start for which the first request waits for MCP servers that are coming up; None is
+    5 where a person is there, and 30 where nobody could ask again."""
     mcp_deadline: Seconds = 60.0
     """Seconds for one call of an MCP server's tool without a sign of life."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
