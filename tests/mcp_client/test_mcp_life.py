@@ -15,7 +15,9 @@ import pytest
 from mcp_kit import HERE, answers, gone, is_alive, notes, opened, rogue, statuses, tool_results
 
 from cast import Gate, agent, all_turns, cast, recorded, use
+from shoal.core.events import ToolStarted
 from shoal.core.requests import Request
+from shoal.testing import FakeClock
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -122,6 +124,35 @@ async def test_an_agent_waits_for_the_servers_it_requires_until_they_are_there(t
         first, second = answers(session)
     assert "and now" in first
     assert "and now" in second
+
+
+@pytest.mark.spec("AGT-06")
+async def test_a_required_server_that_never_comes_is_waited_for_30_seconds(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    clock = FakeClock()
+    agents = {"patient": {"description": "d", "prompt": "p", "requiredMcpServers": ["late"]}}
+    model = cast(lead=[agent("child", "c-1", subagent_type="patient"), "done"])
+    options = {"agents": agents, "own": {"mcp_wait": 0}, "clock": clock}
+    async with (
+        asyncio.timeout(30),
+        opened(tmp_path, model, {"late": rogue("slow", str(pipe))}, **options) as session,
+    ):
+        others = clock.sleepers
+        log = Path(session.parts.servers._host.logs) / "late.log"
+        turn = session.run("lead")
+        async for event in turn:
+            if isinstance(event, ToolStarted):
+                while not log.is_file():
+                    await asyncio.sleep(0.02)  # another process, which is not on this clock
+                # The server comes up, the agent waits for it, and the turn has its deadline.
+                await clock.asleep(others + 3)
+                await clock.advance(29)
+                assert answers(session) == []
+                await clock.advance(2)
+        (refused,) = answers(session)
+    assert re.search(r"late \(.*\)", refused)
+    assert "30 s" in refused
 
 
 @pytest.mark.spec("MCP-01")

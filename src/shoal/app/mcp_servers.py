@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -69,9 +70,13 @@ class McpServers:
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
+        lives = (*self._lives, *self._of_agents)
         try:
-            await self._end((*self._lives, *self._of_agents))
+            await self._end(lives)
         finally:
+            # Where this is cut short, nothing is waited for.
+            for life in lives:
+                life.abandon()
             await self._group.__aexit__(None, None, None)
 
     def start(self) -> None:
@@ -87,12 +92,11 @@ class McpServers:
         if self._settled:
             return
         left = (self._started or 0.0) + self._wait - self._clock.monotonic()
-        try:
-            async with self._clock.deadline(max(left, 0.0)):
-                while any(life.status == "pending" for life in self._lives):
-                    await self._news.wait()
-        except TimeoutError:
-            pass
+        if left > 0:
+            with suppress(TimeoutError):
+                async with self._clock.deadline(left):
+                    while any(life.status == "pending" for life in self._lives):
+                        await self._news.wait()
         # What comes from now on is added behind the rest: a cache knows tools by their order.
         self._settled = True
 

@@ -91,6 +91,10 @@ class ServerLife:
         self._wake.set()
         if self._link is None and self._task is not None:
             # It is still coming up, which nobody waits for any more.
+            self.abandon()
+
+    def abandon(self) -> None:
+        if self._task is not None:
             self._task.cancel()
 
     async def ended(self) -> None:
@@ -101,7 +105,7 @@ class ServerLife:
             async with self.host.clock.deadline(ENDING):
                 await asyncio.wait([self._task])
         except TimeoutError:
-            self._task.cancel()
+            self.abandon()
 
     def lose(self, why: str) -> None:
         """The connection is of no use any more."""

@@ -67,15 +67,9 @@ class ProgramTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving = True
+        self._stdin.close()
         try:
-            self._stdin.close()
-            try:
-                async with self._host.clock.deadline(LEAVING):
-                    await self._process.wait()
-            except TimeoutError:
-                pass
-            # Also where it has ended: what it started may be left.
-            await self._process.stop(grace=LEAVING)
+            await self._leave()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -83,6 +77,16 @@ class ProgramTransport:
             for pipe in (self._stdin, self._stdout_pipe, self._stderr_pipe):
                 pipe.close()
             self._close_streams()
+
+    async def _leave(self) -> None:
+        try:
+            async with self._host.clock.deadline(LEAVING):
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        finally:
+            # Also where it has ended: what it started may be left.
+            await self._process.stop(grace=LEAVING)
 
     def _close_streams(self) -> None:
         for stream in self._streams:
