@@ -60,6 +60,18 @@ async def test_an_owner_named_by_a_person_gets_the_assignment(shoal: Program, te
     assert mail["from"] == "user"
 
 
+@pytest.mark.spec("TSK-06")
+async def test_an_owner_hears_that_a_person_completed_what_its_task_waited_for(
+    shoal: Program, team: str
+) -> None:
+    await shoal("task", "add", "Lay the beams")
+    await shoal("task", "add", "Lay the tiles", "--blocked-by", "1")
+    await shoal("task", "update", "2", "--owner", "alice")
+    await shoal("task", "update", "1", "--status", "completed")
+    given, begins = (await shoal("inbox", "show", "alice", "--json")).lines[-1]
+    assert json.loads(given["text"])["taskId"] == json.loads(begins["text"])["taskId"] == "2"
+
+
 async def test_mail_is_sent_and_looking_does_not_mark_it(shoal: Program, team: str, home: Path) -> None:
     assert (await shoal("inbox", "send", "alice", "Stop at noon.")).text == "Sent to alice.\n"
     assert (await shoal("inbox", "send", "alice", "-", stdin=b"two\nlines\n")).code == 0

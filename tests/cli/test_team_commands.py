@@ -100,7 +100,8 @@ async def killed(process: asyncio.subprocess.Process) -> None:
 
 
 def leftovers(home: Path) -> list[str]:
-    found = [*(home / "teams").glob("roof*"), *(home / "tasks").glob("roof*")]
+    """What is there of the team, its locks and its key included."""
+    found = [path for place in (home, home / "shoal") for path in place.glob("*/roof*")]
     return sorted(str(path.relative_to(home)) for path in found)
 
 

@@ -13,6 +13,8 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    MemberRested,
+    MemberWoken,
     RequestFailed,
     RequestSettled,
     SessionStarted,
@@ -118,6 +120,17 @@ def test_agents_of_a_process_that_died_are_gone_when_the_session_comes_up_again(
     up = SessionStarted(agent=LEAD, session=SessionId("s"), cwd="/", model="m", mode="default", tools=())
     standings = after(up, started(JOE), asked(JOE), up)
     assert (standings.all[JOE].state, standings.all[JOE].question) == ("gone", None)
+
+
+def test_a_teammate_works_when_it_says_so_and_is_idle_else() -> None:
+    standings = Standings()
+    mate = replace(started(JOE), team="roof")
+    assert standings.hear(mate, 1).state == "idle"
+    assert standings.hear(MemberWoken(agent=JOE), 2).state == "working"
+    assert standings.hear(MemberRested(agent=JOE, reason="available"), 3).state == "idle"
+    assert standings.at_work() == []
+    # Taken up again by another process, it has nothing to do before something comes.
+    assert standings.hear(replace(mate, resumed=True), 4).state == "idle"
 
 
 def test_each_comes_after_the_one_that_started_it() -> None:

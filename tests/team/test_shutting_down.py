@@ -13,6 +13,7 @@ from shoal.core.events import AgentEnded
 from shoal.core.messages import result_text
 from shoal.core.requests import Reply, Request
 from shoal.models.scripted import ScriptedModel
+from shoal.team.teams import SessionTeams
 from shoal.testing import FakeClock
 from troupe import (
     config,
@@ -81,6 +82,25 @@ async def test_a_member_may_refuse_once_with_its_reason(tmp_path: Path) -> None:
     # The second time its word does not count, and the grace does.
     assert "asks for the second time" in seen[1]
     assert "did not answer the request to shut down within 0.3 s" in text
+    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+@pytest.mark.spec("USR-08")
+async def test_when_a_person_ends_a_member_its_refusal_only_takes_the_grace(tmp_path: Path) -> None:
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait"], ann=["ready", refuse, "I go on"]
+    )
+    settings = '{"shoal": {"shutdown_grace": 0.3}}'
+    async with opened(tmp_path, model, settings=settings) as session:
+        await all_turns(session)
+        teams = session.parts.teams
+        assert isinstance(teams, SessionTeams)
+        async with asyncio.timeout(0.3 + 5):
+            assert await teams.shut_down("ann", "the person ends it")
+        assert teams.members() == ()
+        assert not await teams.shut_down("ann", "the person ends it")
+        answers = [each["text"] for each in inbox("crew", "team-lead")]
+    assert any('"type":"shutdown_rejected"' in each for each in answers)
     assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 
 

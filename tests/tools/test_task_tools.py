@@ -19,6 +19,7 @@ from shoal.core.identity import Identity
 from shoal.core.ids import LEAD, AgentId, Ids, SessionId
 from shoal.core.messages import ToolUse
 from shoal.core.roster import Newcomer
+from shoal.core.tasks import Change
 from shoal.core.tools import Outcome, Site
 from shoal.models.scripted import ScriptedModel
 from shoal.tools.tasks import task_tools
@@ -213,6 +214,26 @@ async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room
         "assignedBy": "team-lead",
     }
     assert (await room.board.get("1")).status == "pending"
+
+
+@pytest.mark.spec("TSK-06", "TSK-11")
+async def test_an_owner_is_told_when_its_task_can_begin_and_no_sooner(room: Room) -> None:
+    await room.member("alice")
+    await room.member("bob")
+    await room.fill(4)
+    boxes = room.record.mailboxes("roof")
+    for task, owner in (("3", "bob"), ("4", "alice")):
+        await room.text("TaskUpdate", owner, taskId=task, owner=owner, addBlockedBy=["1", "2"])
+        await room.board.release_all(owner)
+        await room.board.update(task, Change(owner=owner), by="team-lead")
+    await room.text("TaskUpdate", "alice", taskId="1", status="completed")
+    assert await boxes.take("bob") == ()
+    said = await room.text("TaskUpdate", "alice", taskId="2", status="completed")
+    assert "Yours, and free to begin now: 4." in said
+    assert "Can begin now: 3 (bob, who is told)." in said
+    (mail,) = await boxes.take("bob")
+    assert json.loads(mail.text)["taskId"] == "3"
+    assert await boxes.take("alice") == ()
 
 
 @pytest.mark.spec("TSK-03")

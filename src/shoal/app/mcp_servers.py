@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import Struct
@@ -34,6 +34,14 @@ class Kit(Struct, frozen=True, kw_only=True):
     """Those of the servers its definition names, which it has whatever else that says of tools."""
     close: Callable[[], Awaitable[None]] = _nothing_to_end
     """Ends the servers that are its own."""
+
+    @asynccontextmanager
+    async def closed_on_failure(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            await self.close()
+            raise
 
 
 class McpServers:

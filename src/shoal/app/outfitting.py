@@ -129,11 +129,8 @@ class Outfitting:
         refuse_where_forbidden(parent, definition.name)
         refuse_what_is_not_there(definition, order)
         kit = await self._stock.equip(definition, ())
-        try:
+        async with kit.closed_on_failure():
             return await self._equipped(order, newcomer, definition, kit)
-        except BaseException:
-            await kit.close()
-            raise
 
     async def _equipped(self, order: Order, newcomer: Newcomer, definition: Definition, kit: Kit) -> Outfit:
         wanted = _Wanted(
@@ -170,6 +167,7 @@ class Outfitting:
             call=newcomer.call,
             depth=parent.identity.depth + 1,
             color=definition.color if newcomer.seat is None else newcomer.seat.color,
+            after="" if newcomer.seat is None else stock.files.last_entry(newcomer.agent),
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
@@ -187,7 +185,7 @@ class Outfitting:
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
@@ -251,7 +249,7 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
@@ -262,11 +260,8 @@ class Outfitting:
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
         kit = await self._stock.equip(definition, facts.tools)
-        try:
+        async with kit.closed_on_failure():
             return await self._once_more(newcomer, recalled, definition, kit)
-        except BaseException:
-            await kit.close()
-            raise
 
     async def _once_more(
         self, newcomer: Newcomer, recalled: Recalled, definition: Definition, kit: Kit
@@ -291,6 +286,8 @@ class Outfitting:
                 move_to(facts.cwd, quarters.workspace)
             plan = self._resumed(wanted, newcomer, quarters, recalled)
             outfit = self._outfit(plan, None)
+            if quarters.name != facts.worktree:
+                self._keep(plan)
         except BaseException:
             await quarters.finish()
             raise
@@ -321,7 +318,7 @@ class Outfitting:
         return _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=system, mode=mode),
+            facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
             resumed=True,
             kit=wanted.kit,
             toolset=wanted.toolset,
@@ -360,6 +357,9 @@ class Outfitting:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
+    def _keep(self, plan: _Plan) -> None:
+        self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
@@ -378,6 +378,7 @@ class Outfitting:
                     depth=facts.depth,
                 ),
                 seat,
+                facts.mode,
             ),
             model=plan.model,
             system=facts.system,
