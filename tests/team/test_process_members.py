@@ -14,7 +14,7 @@ import pytest
 
 import shoal
 from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, opened, provider, said_to
+from fleet import approve, asked_of, everything, once, opened, provider, said_to
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -258,7 +258,7 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
     settings = '{"shoal": {"teammate_mode": "process", "shutdown_grace": 0.5}}'
     end = tell("ann", {"type": "shutdown_request", "reason": "done"})
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", end, "Asked.", "Over."], ann=["Rest."]),
+        provider(monkeypatch, lead=[CREATE, member("ann"), once(end, when="End it.")], ann=["Rest."]),
         opened(tmp_path, settings=settings) as session,
         asyncio.timeout(20),
     ):

@@ -42,6 +42,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         usual=crew.habits.usual,
         implicit=lambda: own.implicit_team and "TeamCreate" in crew.lead().tools,
         grace=own.shutdown_grace,
+        stall_after=own.stall_after,
         report_tokens=own.report_tokens,
         trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,

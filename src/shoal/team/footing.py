@@ -43,6 +43,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Whether an agent with a name makes a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
+    stall_after: float
+    """Seconds of silence after which a member at work counts as stalled."""
     report_tokens: int
     trust_unsigned: TrustUnsigned
     """What becomes of orders that none of our own processes signed."""

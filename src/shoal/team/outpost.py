@@ -242,7 +242,8 @@ class Outpost(OutpostTools):
         member = Member(on, outfit, counted, desk=desk, office=self.office, board=board, stage=self)
         member.agent.briefing = partial(self._briefing, team, name, board)
         if order is None:
-            await go_on(on, member, board, await board.reclaim(name))
+            told = await self.office.told(LEAD_NAME)
+            await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
         return member
 
