@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
 COLUMNS, ROWS = 80, 24
-UNTIL, SHOWN = "in your place)", 46
+UNTIL, SHOWN = "in your place)", 54
 DRAWN = "\x1b[?2026l"
 """Ends each drawing of the screen."""
 

@@ -43,7 +43,7 @@ _TOLD = frozenset({"Edit", "Write", "Bash"})
 _NAMES = 4
 """Columns of the longest name."""
 _INDENT = 4
-_DIED = re.compile(r"The process of \w+ died \((.*)\)")
+_DIED = re.compile(r"The process of (\S+) died \((.*)\)")
 
 
 class Revival(Struct, frozen=True, kw_only=True):
@@ -133,8 +133,9 @@ class TeamShow:
             self._tell_moved(moved)
 
     async def _hear_lead(self, event: Event) -> None:
-        if isinstance(event, Noted) and self._kill is not None and (died := _DIED.match(event.text)):
-            self._tell_revival(self._kill, died[1])
+        died = _DIED.match(event.text) if isinstance(event, Noted) else None
+        if died is not None and self._kill is not None and died[1] == self._kill.name:
+            self._tell_revival(self._kill, died[2])
             return
         self._voices.hear_lead(event)
         match event:
