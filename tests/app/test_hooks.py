@@ -359,7 +359,7 @@ async def test_an_agent_of_a_project_starts_with_its_hooks_only_when_they_are_tr
     project: Path,
 ) -> None:
     from shoal.app import trust
-    from shoal.app.agent_trust import everything_wide
+    from shoal.app.agent_trust import all_widening
     from shoal.app.settings import load_settings
 
     directory = project / ".claude/agents"
@@ -376,7 +376,7 @@ async def test_an_agent_of_a_project_starts_with_its_hooks_only_when_they_are_tr
     assert "which a person has not trusted" in await starts()
     assert not (project / "ran").exists()
     loaded = load_settings(cwd=project)
-    (wide,) = everything_wide(loaded, project)
+    (wide,) = all_widening(loaded, project)
     assert (wide.trust, wide.place) == ("unasked", f"{directory / 'guarded.md'}:2")
     trust.answer(loaded, project, trusted=True, about=[wide])
     assert "looked" in await starts()

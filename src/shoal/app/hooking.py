@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.agent_trust import trusts_hooks_of
+from shoal.app.agent_trust import trusts_agent
 from shoal.app.hook_sources import hooks_of
 from shoal.app.settings import Settings
 from shoal.core.clock import Clock
@@ -67,7 +67,7 @@ class SessionHooks:
         if not definition.hooks:
             return ()
         named = f"The agent {definition.name} ({definition.source}) was not started"
-        if not trusts_hooks_of(definition, self._settings.home, self._project):
+        if not trusts_agent(self._settings.home, self._project, definition):
             raise AgentRefused(
                 f"{named}: it brings hooks, which a person has not trusted. They can, after "
                 "`shoal trust --show`, with `shoal trust`."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.agent_trust import trusts_hooks_of
+from shoal.app.agent_trust import trusts_agent
 from shoal.app.definitions import definitions_for
 from shoal.app.hook_sources import configured_hooks, hooks_of
 from shoal.app.settings import Settings, load_settings
@@ -49,7 +49,7 @@ def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
         take(left_out, trusted=False)
     for definition in definitions_for(cwd=project, home=settings.home).all():
         if definition.hooks:
-            trusted = trusts_hooks_of(definition, settings.home, project)
+            trusted = trusts_agent(settings.home, project, definition)
             take(hooks_of(definition, settings), agent=definition.name, trusted=trusted)
     return HooksSeen(hooks=tuple(shown), problems=tuple(problems))
 

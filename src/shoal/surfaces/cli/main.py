@@ -59,8 +59,8 @@ COMMANDS = {
     ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
-        "Watch an agent repair a small project, offline.",
-        ("shoal demo", "shoal demo --keep"),
+        "Watch a team repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep", "shoal demo agents"),
     ),
     "doctor": SubCommand(
         "shoal.surfaces.cli.doctor",
@@ -79,6 +79,20 @@ COMMANDS = {
             "shoal inbox show team-lead --all",
             'shoal inbox send alice "The build is green again."',
             "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
+    "mcp": SubCommand(
+        "shoal.surfaces.cli.mcp",
+        "List, try, add and remove MCP servers.",
+        (
+            "shoal mcp ls",
+            "shoal mcp show docs",
+            "shoal mcp test docs",
+            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
+            "shoal mcp remove docs",
+            "shoal mcp login issues",
+            "shoal mcp test --json | jq -r '.[].status'",
         ),
     ),
     "permissions": SubCommand(
