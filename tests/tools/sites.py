@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.clock import Clock, SystemClock
@@ -88,7 +89,8 @@ class Workbench:
             clock=self.clock,
             home=self.home,
             env=env,
-            mark=self.ids.short(),
+            # Of its own also where several tests run at once: the places of commands bear it.
+            mark=uuid4().hex[:8],
             note=self.notes.append,
         )
         self.shells.news = self.heard

@@ -93,6 +93,8 @@ def _mark(options: Options, record: Record) -> str:
 
 async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
     await leave.enter_async_context(shells)
+    if (lead := options.membership) is not None and lead.snapshot:
+        shells.commands.given = Path(lead.snapshot)
     if options.attended:
         # While the person types; unattended, a run that needs no shell starts none.
         shells.prepare()
