@@ -346,14 +346,16 @@ async def test_an_answer_for_the_session_holds_in_every_process(
 async def test_a_process_uses_the_snapshot_of_the_shell_that_its_lead_has_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    look = f"ls {home() / 'shell-snapshots'}"
     async with (
         provider(
             monkeypatch,
-            lead=[CREATE, use("Bash", "b0", command="true"), member("ann"), "Wait.", "Good."],
-            ann=[use("Bash", "b1", command=f"ls {home() / 'shell-snapshots'}"), "Rest."],
+            lead=[CREATE, use("Bash", "b0", command=look), member("ann"), "Wait.", "Good."],
+            ann=[use("Bash", "b1", command=look), "Rest."],
         ) as server,
         opened(tmp_path) as session,
     ):
         await all_turns(session)
-        (snapshot,) = (home() / "shell-snapshots").iterdir()
-    assert said_to(asked_of(server, "ann")[1]).split() == [snapshot.name]
+    seen = said_to(asked_of(server, "lead")[2])
+    assert seen.startswith("snapshot-")
+    assert said_to(asked_of(server, "ann")[1]) == seen

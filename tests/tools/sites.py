@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.clock import Clock, SystemClock
@@ -89,8 +89,8 @@ class Workbench:
             clock=self.clock,
             home=self.home,
             env=env,
-            # Of its own also where several tests run at once: the places of commands bear it.
-            mark=uuid4().hex[:8],
+            # One for each test, also where several run at once: the places of commands bear it.
+            mark=sha256(str(self.home).encode()).hexdigest()[:8],
             note=self.notes.append,
         )
         self.shells.news = self.heard

@@ -87,7 +87,8 @@ async def reach_of(
 
 def _mark(options: Options, record: Record) -> str:
     """The same for each process of a session or teammate, one after the other; never for two at once."""
-    who = f"{record.directory} {options.team} {options.name}"
+    member = options.membership
+    who = f"{record.directory} {'' if member is None else f'{member.name}@{member.team}'}"
     return sha256(who.encode("utf-8", "replace")).hexdigest()[:8]
 
 
