@@ -98,6 +98,7 @@ def _access(provider: str, settings: Settings) -> Access:
     key, token, base = {
         "anthropic": (given.anthropic_api_key, given.anthropic_auth_token, given.anthropic_base_url),
         "openai": (given.openai_api_key, None, given.openai_base_url),
+        "openai-responses": (given.openai_api_key, None, given.openai_base_url),
         "openrouter": (given.openrouter_api_key, None, None),
         "ollama": (None, None, ollama_url(settings)),
     }[provider]

@@ -18,10 +18,11 @@ from shoal.models.http import Deadlines, Endpoint, fetched
 
 _AGENT = {"User-Agent": "shoal"}
 _MESSAGES_VERSION = "2023-06-01"
+_PATHS = {"messages": "/messages", "chat": "/chat/completions", "responses": "/responses"}
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    api: Literal["messages", "chat"]
+    api: Literal["messages", "chat", "responses"]
     base_url: str
     key_variable: str = ""
 
@@ -33,6 +34,9 @@ PROVIDERS: Mapping[str, Provider] = {
         key_variable="ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
     ),
     "openai": Provider(api="chat", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
+    "openai-responses": Provider(
+        api="responses", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"
+    ),
     "openrouter": Provider(
         api="chat", base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"
     ),
@@ -57,33 +61,42 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
     if known is None:
         raise UnknownModel(
             f"There is no provider {provider!r}; there are {', '.join(PROVIDERS)}. "
-            "A server that speaks Chat Completions is asked as openai, with its base URL.",
+            "A server that speaks Chat Completions is asked as openai, one that speaks the Responses API as "
+            "openai-responses, with its base URL.",
             provider=provider,
             model=card.id,
         )
     base = access.base_url or known.base_url
-    paths = ("/v1", "/messages") if known.api == "messages" else ("/v1", "/chat/completions")
+    api = catalogue.api_of(provider, card, base) or known.api
     asked = Asked(
         provider=provider,
         model=card.id,
-        url=_joined(base, *paths),
+        url=_joined(base, "/v1", _PATHS[api]),
         key_variable=known.key_variable,
     )
     endpoint = Endpoint(
         asked,
-        headers=_AGENT | _headers(known.api, access),
+        headers=_AGENT | _headers(api, access),
         clock=clock,
         deadlines=access.deadlines or usual_deadlines(provider),
         proxy=access.proxy,
     )
-    if known.api == "messages":
+    return _speaking(api, card, endpoint, base)
+
+
+def _speaking(api: str, card: ModelCard, endpoint: Endpoint, base: str) -> Model:
+    if api == "messages":
         from shoal.models.messages_api import MessagesModel
 
         return MessagesModel(card, endpoint)
+    if api == "responses":
+        from shoal.models import responses_api, responses_body
+
+        return responses_api.ResponsesModel(card, endpoint, responses_body.dialect_of(card.id, base))
     from shoal.models.chat_api import ChatModel
     from shoal.models.chat_body import dialect_of
 
-    return ChatModel(card, endpoint, dialect_of(provider, card.id, base))
+    return ChatModel(card, endpoint, dialect_of(endpoint.asked.provider, card.id, base))
 
 
 def usual_deadlines(provider: str) -> Deadlines:

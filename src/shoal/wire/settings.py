@@ -32,6 +32,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     max_output: Tokens | None = None
     images: bool | None = None
     tools: bool | None = None
+    api: Literal["chat", "responses"] | None = None
+    """Over which of OpenAI's two it is asked, at any base URL."""
 
 
 class AgentLimits(Struct, frozen=True, kw_only=True):
