@@ -147,6 +147,15 @@ def own_entry(name: str, value: Any) -> CardEntry:
         ) from error
 
 
+def known_models(provider: str) -> list[str]:
+    """The ids we have rows of; what has a row for its family alone is not among them."""
+    return [name for name in _catalogue().models.get(_maker(provider), {}) if "*" not in name]
+
+
+def aliases_of(provider: str) -> Mapping[str, str]:
+    return _aliases(provider)
+
+
 def similar(name: str, *, own: Mapping[str, Any] | None = None) -> list[str]:
     """Names a person may have meant."""
     from difflib import get_close_matches

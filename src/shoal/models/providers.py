@@ -142,7 +142,28 @@ async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> li
 async def find_served(base_url: str, *, within: float = 1.0) -> list[str]:
     """The models that a server of one's own offers; none when it does not say quickly."""
     found = await fetched(f"{base_url.rstrip('/')}/models", clock=SystemClock(), within=within)
+    return _listed(found) or []
+
+
+async def find_offered(provider: str, access: Access, *, within: float) -> list[str] | None:
+    """The models that a provider says it has, for this key; None when it does not say quickly."""
+    known = PROVIDERS[provider]
+    base = urlsplit(access.base_url or known.base_url)
+    path = base.path.rstrip("/")
+    for end in _PATHS.values():
+        path = path.removesuffix(end)
+    if not path or (known.api == "messages" and not path.endswith("/v1")):
+        path += "/v1"
+    url = urlunsplit(base._replace(path=f"{path}/models", fragment=""))
+    headers = _AGENT | _headers(known.api, access)
+    if any(bad in value for value in headers.values() for bad in "\r\n\0"):
+        return None
+    found = await fetched(url, clock=SystemClock(), within=within, headers=headers, proxy=access.proxy)
+    return _listed(found)
+
+
+def _listed(found: Any) -> list[str] | None:
     rows: Any = found.get("data") if isinstance(found, dict) else None
     if not isinstance(rows, list):
-        return []
+        return None
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
