@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from statistics import median, quantiles
 
 from msgspec import Struct
@@ -23,8 +24,10 @@ from shoal.app.session import Session
 
 KINDS = ("in-process", "process")
 """Where teammates run, as the setting `teammate_mode` names it."""
-_WAKE = {"in-process": 2.5}
-_SPAWNS = {"in-process": 200.0}
+_WAKE = {"in-process": 2.5, "process": 5.0}
+_SPAWNS = {"in-process": 200.0, "process": 800.0}
+_SHARE = 30.0
+"""MB of memory that a process of a teammate may have for itself, its part of what is shared included."""
 _MODEL = "anthropic:claude-sonnet-4-5"
 _TEAM = "crew"
 _WARM_UP = 10
@@ -48,6 +51,13 @@ def measure(size: Size) -> list[Section]:
             timed=False,
             figures=[figure for kind in KINDS for figure in asyncio.run(_over_http(kind, size))],
         ),
+        Section(
+            name="A teammate's process after a turn",
+            unit="MB, proportional set size",
+            other="–",
+            timed=False,
+            figures=[_shown("the largest of a team", asyncio.run(_share(size)), _SHARE)],
+        ),
         *_large(size),
     ]
 
@@ -69,6 +79,16 @@ async def _over_http(kind: str, size: Size) -> list[Figure]:
     ]
 
 
+async def _share(size: Size) -> float:
+    async with _team("process", size.spawns) as outside:
+        return max(map(_megabytes, outside.pids))
+
+
+def _megabytes(pid: int) -> float:
+    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(row.split()[1]) for row in rows if row.startswith("Pss:")) / 1024
+
+
 def _shown(name: str, value: float, target: float | None = None, bare: float | None = None) -> Figure:
     plain = None if bare is None else Spent(bare, bare)
     return Figure(name=name, ours=Spent(value, value), bare=plain, target=target)
@@ -82,6 +102,8 @@ class _Outside:
         assert process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
         self.spawned = 0.0
+        self.pids: tuple[int, ...] = ()
+        """Of the members that have a process."""
 
     async def line(self) -> str:
         return (await self._out.readline()).decode().strip()
@@ -111,6 +133,7 @@ async def _team(kind: str, members: int) -> AsyncIterator[_Outside]:
         async with shoal.open(cwd=root, model=_MODEL, skip_permissions=True, settings=settings) as session:
             await quiet(session, "Make a team.")
             outside.spawned = float(json.loads(await outside.line()))
+            outside.pids = tuple(each.pid for each in session.parts.teams.members() if each.pid)
             async with asyncio.TaskGroup() as tasks:
                 taking = tasks.create_task(_take_turns(session))
                 yield outside

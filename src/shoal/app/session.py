@@ -101,6 +101,8 @@ class Session:
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
+            if self._options.link is None:
+                self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -325,6 +327,7 @@ class Session:
 
     async def _come_up(self) -> None:
         parts = self.parts
+        parts.permissions.answers.heard = parts.teams.permit
         self.turn = parts.turns_before
         if self._options.link is not None:
             # The run is its lead's, which has begun it.
@@ -353,7 +356,8 @@ class Session:
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
             if isinstance(parts.teams, SessionTeams):
-                await parts.teams.resume(self.id, parts.left_over.delivered)
+                left = parts.left_over
+                await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
@@ -434,6 +438,7 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.servers.ready()
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.mcp_files import project_servers, server_variables
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError, StoreError
@@ -156,7 +157,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         named = {_VARIABLES[name]: value for name, value in given.items()}
         # One that the environment overrides is as secret; under a name of its own, or it would be hidden.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
-        return Secrets({**left_out, **self.tool_environment, **named, **stored})
+        servers = server_variables(self.documents)
+        return Secrets({**servers, **left_out, **self.tool_environment, **named, **stored})
 
     @property
     def left_out(self) -> tuple[Widening, ...]:
@@ -215,7 +217,8 @@ def load_settings(
     """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    read = tuple(_documents(home, cwd, given, managed))
+    servers, unreadable = project_servers(cwd)
+    read = (*_documents(home, cwd, given, managed), *servers)
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
@@ -249,6 +252,7 @@ def load_settings(
             *loosened,
             *trust.warnings,
             *unread,
+            *unreadable,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,
