@@ -244,6 +244,8 @@ def load_settings(
             known.shoal,
             sandbox=sandbox,
             unattended_allow=trusted.shoal.unattended_allow,
+            # What is said to agents must not leave because a project's file says so.
+            telemetry=trusted.shoal.telemetry,
             coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
             worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
         ),

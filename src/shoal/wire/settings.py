@@ -57,6 +57,15 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     hidden: tuple[str, ...] = ()
 
 
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """What OpenTelemetry is told; where it goes the usual OTEL_ variables say."""
+
+    enabled: bool | None = None
+    """None leaves it to those variables."""
+    content: bool = False
+    """Whether it is told what is said: prompts, answers, and what goes into tools and comes out."""
+
+
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
 
 
@@ -147,6 +156,7 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     worktree_guard: WorktreeGuard = "sandbox"
     """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
 
