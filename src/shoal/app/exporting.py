@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import Meter
@@ -34,8 +35,13 @@ class Exports:
         threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            await asyncio.to_thread(thread.join, CLOSED_WITHIN)
+        await asyncio.to_thread(_joined, threads, CLOSED_WITHIN)
+
+
+def _joined(threads: Sequence[threading.Thread], within: float) -> None:
+    last = time.monotonic() + within
+    for thread in threads:
+        thread.join(max(0.0, last - time.monotonic()))
 
 
 def exporters(session: str, environ: Mapping[str, str]) -> Exports:
