@@ -25,7 +25,7 @@ def sealed(body: Any) -> list[str]:
     return [item["encrypted_content"] for item in body["input"] if item["type"] == "reasoning"]
 
 
-@pytest.mark.spec("TRN-02")
+@pytest.mark.spec("USR-21")
 async def test_reasoning_is_kept_through_tools_a_transcript_and_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
