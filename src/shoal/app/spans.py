@@ -92,10 +92,11 @@ class Spans:
             known(self, event)
 
     def handed(self, agent: AgentId, call: str) -> str:
-        """The `traceparent` for an agent that another process will be, started by the lead's call."""
+        """The `traceparent` for an agent that another process will be, started by this call of somebody's."""
         self._elsewhere.add(agent)
+        caller = next((each for each, known in self._agents.items() if call in known.calls), self._lead.agent)
         carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier, self._within(self._lead.agent, call))
+        TraceContextTextMapPropagator().inject(carrier, self._within(caller, call))
         return carrier.get("traceparent", "")
 
     def close(self) -> None:
