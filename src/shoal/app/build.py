@@ -179,6 +179,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 model=model,
                 transcript=history.transcript,
                 processes=reach.processes,
+                shells=reach.shells,
                 note=session.note,
                 hear=session.overhear,
                 trace=lambda agent, call: session.parts.trace(agent, call),  # noqa: PLW0108 - set later
