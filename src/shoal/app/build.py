@@ -44,7 +44,7 @@ from shoal.app.undo import Past
 from shoal.core.budget import Purse
 from shoal.core.errors import SettingsError
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, LEAD_KIND, Ids
+from shoal.core.ids import LEAD, LEAD_KIND, AgentId, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model
 from shoal.core.tools import Tool
@@ -102,6 +102,8 @@ class Parts(Struct, kw_only=True):
     turns_before: int
     notes: tuple[str, ...]
     started: float
+    trace: Callable[[AgentId, str], str] = lambda _agent, _call: ""
+    """Where the trace of an agent in another process goes on."""
     version: str = shoal.__version__
 
 
@@ -189,6 +191,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 shells=reach.shells,
                 note=session.note,
                 hear=session.overhear,
+                trace=lambda agent, call: session.parts.trace(agent, call),  # noqa: PLW0108 - set later
             ),
             servers=servers,
         ),

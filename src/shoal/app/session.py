@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
-from shoal.app import delegating
+from shoal.app import delegating, telemetry
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
@@ -97,6 +97,7 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
+            telemetry.attach(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
