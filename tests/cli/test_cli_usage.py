@@ -82,6 +82,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--session-id", "7"], "is not a UUID"),
         (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),
         (["-p", "fix", "the", "tests"], "put it in quotes; left over: 'the tests'"),
+        (["tema", "ls"], "Did you mean `shoal team ls`?"),
         (["docter"], "Did you mean the command `shoal doctor`?"),
         (["--debug", "doctor"], "A command comes first"),
         (["-p", "hi", "-r"], "--resume needs the id of a session"),
@@ -105,6 +106,16 @@ def test_wrong_usage_exits_2_and_says_what_was_meant(
     assert out == ""
     assert said in err
     assert "--help" in err
+
+
+def test_a_command_that_needs_another_word_shows_its_help_and_nothing_around_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["team"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: shoal team")
+    assert "See `shoal team --help`" not in err
 
 
 async def test_no_prompt_at_all_is_wrong_usage(shoal: Program) -> None:

@@ -366,6 +366,11 @@ def _one_prompt(words: Sequence[str]) -> str | None:
 
     if len(words) > 1:
         extra = " ".join(words[1:])
+        if near := _near_command(words[0]):
+            raise click.UsageError(
+                f"There is no command {words[0]!r}. Did you mean `shoal {near} {extra}`? "
+                "(A prompt is one argument, in quotes.)"
+            )
         raise click.UsageError(
             f"The prompt is one argument, so put it in quotes; left over: {extra!r}. "
             'Lists also go in one argument: --allowedTools "Read,Edit".'
@@ -385,12 +390,15 @@ def _with_stdin(prompt: str | None) -> str:
 
 def _refuse_a_command_as_prompt(prompt: str | None) -> None:
     """A mistyped command would otherwise be sent to a model, and paid for."""
-    near = get_close_matches(prompt or "", COMMANDS, n=1, cutoff=0.8)
-    if near:
+    if near := _near_command(prompt or ""):
         raise click.UsageError(
-            f"Did you mean the command `shoal {near[0]}`? (A command comes first, before any flag. "
+            f"Did you mean the command `shoal {near}`? (A command comes first, before any flag. "
             f"To send {prompt!r} to the model: shoal -p {prompt})"
         )
+
+
+def _near_command(word: str) -> str:
+    return next(iter(get_close_matches(word, COMMANDS, n=1, cutoff=0.75)), "")
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
@@ -422,6 +430,9 @@ root = RunCommand(
 def _usage(error: click.UsageError) -> int:
     where = error.ctx.command_path if error.ctx is not None else "shoal"
     text = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(text, file=sys.stderr)
+        return exits.USAGE
     if isinstance(error, click.NoSuchOption) and where == "shoal":
         text += " (Before a prompt that begins with a dash, write --.)"
     _told(text, exits.USAGE)
