@@ -25,6 +25,7 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
     shoal: Program, home: Path, project: Path
 ) -> None:
     assert "No MCP server" in (await shoal("mcp", "ls")).text
+    assert "No MCP server" in (await shoal("mcp", "test")).text
     settings = home / "settings.json"
     settings.write_text('{"model": "x"}')
     added = await shoal("mcp", "add", "-e", "API_KEY=abc", "plain", sys.executable, str(ROGUE), "plain", "-x")

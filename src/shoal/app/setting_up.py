@@ -54,7 +54,10 @@ class Wish(Struct, frozen=True, kw_only=True):
         if self.choice == "server" and not address:
             raise SettingsError("A server of your own needs its address: --base-url http://HOST:PORT/v1")
         if self.choice in ("anthropic", "openai", "openrouter") and not key and not address:
-            raise SettingsError(f"There is no key for {self.choice}. Give one, and nothing else.")
+            raise SettingsError(
+                f"There is no key for {self.choice}. Paste it where it is asked for, or pipe it in: … | shoal setup "
+                f"--provider {self.choice} --key-stdin"
+            )
         if address and self.choice not in _ADDRESSES:
             raise SettingsError(f"{self.choice} has one address only: leave --base-url out.")
         found = {_KEYS[self.choice]: key} if key and self.choice in _KEYS else {}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LOGIN = 300.0
 """Seconds for a person to log in."""
 STYLES = {"connected": GREEN, "failed": RED, "needs-auth": YELLOW, "pending": YELLOW, "disabled": DIM}
+NONE = "No MCP server is configured here. Add one: shoal mcp add NAME COMMAND [ARGS]…"
 
 config_option = click.option(
     "--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers on top of those in files."
@@ -59,7 +60,7 @@ def ls(*, mcp_config: Sequence[str], as_json: bool) -> int:
     if rows:
         print_table(("NAME", "KIND", "TARGET", "STATE", "ORIGIN"), rows)
     else:
-        click.echo("No MCP server is configured here. Add one: shoal mcp add NAME COMMAND [ARGS]…")
+        click.echo(NONE)
     _tell_problems(view)
     return exits.OK
 
@@ -94,6 +95,8 @@ def test(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> i
     else:
         for standing in standings:
             _tell(standing)
+        if not standings:
+            click.echo("None is started here: `shoal mcp ls` says why." if view.all() else NONE)
         _tell_problems(view)
     well = all(standing.status == "connected" for standing in standings)
     return exits.OK if well else exits.ERROR
