@@ -55,8 +55,8 @@ class Wish(Struct, frozen=True, kw_only=True):
             raise SettingsError("A server of your own needs its address: --base-url http://HOST:PORT/v1")
         if self.choice in ("anthropic", "openai", "openrouter") and not key and not address:
             raise SettingsError(
-                f"There is no key for {self.choice}. Paste it where it is asked for, or pipe it in: … | shoal setup "
-                f"--provider {self.choice} --key-stdin"
+                f"There is no key for {self.choice}. Paste it where it is asked for, or pipe it in: … | "
+                f"shoal setup --provider {self.choice} --key-stdin"
             )
         if address and self.choice not in _ADDRESSES:
             raise SettingsError(f"{self.choice} has one address only: leave --base-url out.")
