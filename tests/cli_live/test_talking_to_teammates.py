@@ -21,7 +21,7 @@ def call(name: str, /, **given: Any) -> dict[str, Any]:
     return {"name": name, "input": given}
 
 
-def with_ann(place: Place, *ann: dict[str, Any]) -> Terminal:
+def with_ann(place: Place, *ann: dict[str, Any], mode: str = "bypassPermissions") -> Terminal:
     """A lead whose only teammate says these steps, and to whom it says `hurry up` when it is asked to."""
     spawn = call("Agent", description="plumbing", prompt="Wait for the water.", name="ann")
     hurry = call("SendMessage", to="ann", message="hurry up", summary="a wish")
@@ -34,7 +34,7 @@ def with_ann(place: Place, *ann: dict[str, Any]) -> Terminal:
         {"match": "Sent to ann", "text": "She was told."},
         {"match": "to the lead again", "text": "The lead heard it."},
         {"repeat": True, "text": "I know."},
-        mode="bypassPermissions",
+        mode=mode,
         prompt="go",
     )
 
@@ -107,6 +107,20 @@ def test_who_is_not_there_cannot_be_talked_to_and_other_words_with_an_at_sign_ar
     terminal.wait_for("to ann ›")
     terminal.type("/to lead\r")
     terminal.wait_for(lambda text: "You talk to the lead." in text and "to ann ›" not in text)
+
+
+def test_commands_and_words_to_a_teammate_are_no_answer_to_the_question_that_is_open(place: Place) -> None:
+    terminal = with_ann(
+        place, {"tools": [call("Write", file_path="valve.txt", content="open")]}, {"text": "Done."}, mode="default"
+    )
+    terminal.wait_for(lambda text: "→ ann has joined crew" in text and "allow? ›" in text)
+    terminal.type("@ann mind the valve\r")
+    terminal.wait_for("↳ told ann: mind the valve")
+    terminal.type("/to ann\r")
+    terminal.wait_for(lambda text: "You talk to ann." in text and "allow? ›" in text)
+    terminal.type("y\r")
+    terminal.wait_for(lambda text: "ann: Done." in text)
+    assert (place.project / "valve.txt").read_text() == "open"
 
 
 @pytest.mark.spec("DLG-02")

@@ -181,7 +181,7 @@ class Talk:
         if self._answering is not None:
             if not self._answering.done():
                 self._answering.set_result(text)
-        elif self._questions:
+        elif self._questions and not self._is_meant_for_others(text):
             self._answer(self._questions[0], text)
         elif not text.strip():
             return
@@ -199,6 +199,10 @@ class Talk:
         else:
             self._show_typed(text)
             self._start(self._turn(self.session.run(text)))
+
+    def _is_meant_for_others(self, text: str) -> bool:
+        """A command, or words to a teammate, are no answer to whoever asks at that moment."""
+        return bool(text.strip()) and (slash.is_command(text) or addressed(self.session, text) is not None)
 
     def address(self, whom: Addressee | None) -> None:
         """Let what is typed go to this agent from now on, or to the lead again."""
