@@ -15,6 +15,7 @@ from shoal.core.events import (
     Event,
     MemberRested,
     MemberWoken,
+    Noted,
     RequestFailed,
     RequestSettled,
     SessionStarted,
@@ -162,3 +163,10 @@ def test_of_many_agents_the_rest_is_counted() -> None:
     rows = agent_rows(standings.at_work(), 20.0, 80, colours=False)
     assert len(rows) == 9
     assert rows[-1] == "  … and 3 more"
+
+
+def test_what_every_agent_notes_is_told_once() -> None:
+    notes = [Noted(agent=agent, text="the server is gone") for agent in (LEAD, AgentId("a1"), AgentId("a2"))]
+    standings = after(*notes, Noted(agent=AgentId("a1"), text="my own"))
+    assert [standings.is_told(note) for note in notes] == [False, True, True]
+    assert not standings.is_told(Noted(agent=AgentId("a1"), text="my own"))

@@ -115,6 +115,8 @@ class _PlainProgress:
 
 def _told(event: Event, standings: Standings, *, waits: bool) -> str | None:
     """Agents are named, the lead is not."""
+    if standings.is_told(event):
+        return None
     it = standings.all.get(event.agent)
     if it is not None and (words := agent_words(event, it)) is not None:
         return words

@@ -17,6 +17,7 @@ from shoal.core.events import (
     Event,
     MemberRested,
     MemberWoken,
+    Noted,
     RequestSettled,
     SessionEnded,
     SessionStarted,
@@ -146,6 +147,7 @@ class Standings:
 
     def __init__(self) -> None:
         self.all: dict[AgentId, Standing] = {}
+        self._noted_by: dict[str, AgentId] = {}
 
     def hear(self, event: Event, at: float) -> Standing:
         """The agent it is about, as it stands now."""
@@ -158,9 +160,15 @@ class Standings:
         elif known is None:
             known = self.all[event.agent] = Standing(event.agent, at)
         known.hear(event, at)
+        if isinstance(event, Noted):
+            self._noted_by.setdefault(event.text, event.agent)
         if isinstance(event, SessionEnded | SessionStarted):
             self.lost()
         return known
+
+    def is_told(self, event: Event) -> bool:
+        """Whether another agent has noted it before, as each teammate does of a server that is missing."""
+        return isinstance(event, Noted) and self._noted_by.get(event.text, event.agent) != event.agent
 
     def lost(self) -> None:
         """No process works on the run: whoever did not say that it ended is gone."""

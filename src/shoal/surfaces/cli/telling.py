@@ -114,6 +114,8 @@ class Telling:
         """Others than the lead never speak here; that they start, end and ask is told in a line each."""
         it = self._standings.all.get(event.agent) or Standing(event.agent, 0.0)
         match event:
+            case Noted() if self._standings.is_told(event):
+                pass
             case Answered(answer=answer):
                 if (words := _answered(answer)) is not None:
                     self.note(f"{it.who}: {words}")
