@@ -111,7 +111,10 @@ def test_who_is_not_there_cannot_be_talked_to_and_other_words_with_an_at_sign_ar
 
 def test_commands_and_words_to_a_teammate_are_no_answer_to_the_question_that_is_open(place: Place) -> None:
     terminal = with_ann(
-        place, {"tools": [call("Write", file_path="valve.txt", content="open")]}, {"text": "Done."}, mode="default"
+        place,
+        {"tools": [call("Write", file_path="valve.txt", content="open")]},
+        {"text": "Done."},
+        mode="default",
     )
     terminal.wait_for(lambda text: "→ ann has joined crew" in text and "allow? ›" in text)
     terminal.type("@ann mind the valve\r")
@@ -121,6 +124,37 @@ def test_commands_and_words_to_a_teammate_are_no_answer_to_the_question_that_is_
     terminal.type("y\r")
     terminal.wait_for(lambda text: "ann: Done." in text)
     assert (place.project / "valve.txt").read_text() == "open"
+
+
+def test_one_in_a_process_of_its_own_is_heard_too_and_whole(place: Place) -> None:
+    (place.home / "settings.json").write_text('{"shoal": {"teammate_mode": "process"}}')
+    dry = f"All is dry. {'Nothing drips. ' * 20}The end."
+    steps: list[dict[str, Any]] = [
+        {"system": ANN, "match": "is it dry?", "text": dry},
+        {"match": "go", "tools": [call("TeamCreate", team_name="crew")]},
+        {"match": "You lead", "tools": [call("Agent", description="plumbing", prompt="Wait.", name="ann")]},
+        {"repeat": True, "text": "I know."},
+    ]
+    script = place.home / "script.json"
+    script.write_text(json.dumps(steps))
+    terminal = place.shoal_at_terminal("--model", f"scripted:{script}", "go")
+    terminal.wait_for("ann has joined crew")
+    terminal.type("/to ann\r")
+    terminal.wait_for("to ann ›")
+    terminal.type("is it dry?\r")
+    terminal.wait_for(lambda text: "ann: All is dry." in text and "The end." in text)
+
+
+def test_a_resumed_session_recalls_what_the_person_said_and_not_its_mail(place: Place) -> None:
+    report = call("SendMessage", to="team-lead", message="it drips", summary="water")
+    terminal = with_ann(place, {"tools": [report]}, {"text": "Sent."})
+    terminal.wait_for(lambda text: "I know." in text and is_at_prompt(text))
+    terminal.type("\x04")
+    terminal.wait_for_end()
+    again = place.talk({"repeat": True, "text": "Well."}, resume="latest")
+    text = again.wait_for("I know.")
+    assert "› go\n" in text
+    assert "teammate-message" not in text
 
 
 @pytest.mark.spec("DLG-02")

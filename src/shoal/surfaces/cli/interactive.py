@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
 
+_NOT_THE_PERSONS = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
 RECALLED = 400
 """Columns of the last prompt and answer that a resumed session begins with."""
 
@@ -111,7 +112,8 @@ def _greet(screen: Screen, session: Session) -> None:
 
 def _recall(screen: Screen, messages: Sequence[Message]) -> None:
     """Where a resumed conversation stands: the last thing asked, and the last thing said."""
-    asked = next((m.text for m in reversed(messages) if m.role == "user" and m.text), "")
+    prompts = (m.text for m in reversed(messages) if m.role == "user" and m.text)
+    asked = next((text for text in prompts if not text.startswith(_NOT_THE_PERSONS)), "")
     said = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text), "")
     if asked:
         screen.write(f"› {cut(one_line(asked), RECALLED)}\n", DIM)

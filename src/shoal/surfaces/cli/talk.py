@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shoal.app.delegating import is_delegating
 from shoal.core.errors import ShoalError
-from shoal.core.events import Answered, Event, Finished, MessageAdded
-from shoal.core.ids import LEAD
+from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
+from shoal.core.ids import LEAD, AgentId, EntryId
+from shoal.stores.files.places import subagent_path
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows
@@ -22,6 +23,7 @@ from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.slash_team import Addressee, addressed
 from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.cli.viewing import Words
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
@@ -59,6 +61,8 @@ class Talk:
         self._waiting: list[str] = []
         self._to: Addressee | None = None
         """Whom the person talks to, where it is not the lead."""
+        self._shown_last: EntryId | None = None
+        """The last answer that was told whole."""
         self._interrupted_at = float("-inf")
         self._stopped = self._has_status = self._late = False
         self._outcome: Outcome | None = None
@@ -331,8 +335,11 @@ class Talk:
                 self._answered(question)
             case Finished():
                 self.screen.write("\n")
-            case MessageAdded(agent=agent, by="model", message=message):
+            case MessageAdded(agent=agent, by="model", message=message, entry=entry):
+                self._shown_last = entry
                 self._show_words(agent, message.text)
+            case AssistantSaid(agent=agent, entry=entry, preview=preview) if entry != self._shown_last:
+                self._show_words(agent, self._whole(agent, entry) or preview)
             case _:
                 pass
 
@@ -342,6 +349,14 @@ class Talk:
             with self.telling.aside():
                 self.screen.write(f"{self._to.name}: ", BOLD_CYAN)
                 self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
+
+    def _whole(self, agent: AgentId, entry: EntryId) -> str | None:
+        """From another process only a preview is told; its transcript was written before."""
+        if self._to is None or self._to.agent != agent:
+            return None
+        parts = self.session.parts
+        place = subagent_path(parts.settings.home, str(parts.workspace.root), self.session.id, agent)
+        return Words(place).answer(entry)
 
     def _put_question(self) -> None:
         asking = self._questions[0]
