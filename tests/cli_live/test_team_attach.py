@@ -86,6 +86,8 @@ def test_a_team_is_joined_answered_talked_to_and_left_running(place: Place) -> N
         assert "content: four beams" in text
         assert "roof · " in text
         assert "1 waiting for you" in text
+        there.type("@nobody hold on\r")
+        there.wait_for("Nobody in the team roof is called 'nobody'")
         there.type("y\r")
         there.wait_for("alice: alice has written it")
         lead.wait_for(lambda text: "allowed once" in text and is_at_prompt(text))
@@ -102,6 +104,8 @@ def test_a_team_is_joined_answered_talked_to_and_left_running(place: Place) -> N
         assert there.wait_for_end() == 0
         assert "The team goes on. Come back: shoal team attach roof" in there.screen.text
         assert '"lead":"alive"' in place.shoal("team", "show", "--json").stdout
+        # Of two teams the one that runs is meant.
+        asyncio.run(_with_pane(place.home, "%1", "barn"))
         again = place.shoal_at_terminal("team", "attach", **env)
         again.wait_for("bob minds the gutter")
         lead.wait_for(is_at_prompt)
@@ -109,7 +113,8 @@ def test_a_team_is_joined_answered_talked_to_and_left_running(place: Place) -> N
         assert lead.wait_for_end() == 0
         assert again.wait_for_end() == 0
         assert "Go on with it: shoal team resume roof" in again.screen.text
-    without = place.shoal("team", "attach")
+    assert "Which team? There are: barn, roof." in place.shoal("team", "attach").stderr
+    without = place.shoal("team", "attach", "roof")
     assert without.returncode == 1
     assert "shoal team resume roof" in without.stderr
 
@@ -170,10 +175,10 @@ def test_where_members_have_panes_one_is_brought_to_them(place: Place) -> None:
     assert f"The pane {pane} is gone" in gone.stderr
 
 
-async def _with_pane(home: Path, pane: str) -> None:
+async def _with_pane(home: Path, pane: str, team: str = "roof") -> None:
     record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
     someone = Newcomer(name=AgentName("alice"), agent_type="general", model="m", cwd="/", prompt="")
-    await record.rosters.create(TeamName("roof"), lead=someone, session="s-1", description=None)
+    await record.rosters.create(TeamName(team), lead=someone, session="s-1", description=None)
     paned = Newcomer(
         name=AgentName("bob"),
         agent_type="general",
@@ -183,5 +188,5 @@ async def _with_pane(home: Path, pane: str) -> None:
         backend_type="tmux",
         tmux_pane_id=pane,
     )
-    await record.rosters.join(TeamName("roof"), paned)
+    await record.rosters.join(TeamName(team), paned)
     await record.aclose()

@@ -40,7 +40,7 @@ from shoal.surfaces.cli.team_export import export
 from shoal.surfaces.cli.team_live import resume, send, stop
 from shoal.surfaces.cli.team_start import start
 from shoal.surfaces.cli.team_template import template, templates
-from shoal.surfaces.cli.team_view import facts, team_named, view_of
+from shoal.surfaces.cli.team_view import facts, team_named, team_running, view_of
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -55,7 +55,7 @@ _LEADS = {"alive": GREEN, "ended": DIM, "died": RED}
 def command() -> None:
     """See teams, talk to them, stop and resume them, and start one from a template.
 
-    A team's NAME may be left out where there is only one.
+    A team's NAME may be left out where there is only one, or where only one runs.
     """
 
 
@@ -91,7 +91,7 @@ def show(*, name: str | None, as_json: bool) -> int:
     """Show a team: each member with what it does and what it took, and the board."""
 
     async def work(record: AgentsRecord) -> TeamView:
-        return await view_of(record, await team_named(record, name))
+        return await view_of(record, await team_running(record, name))
 
     view = with_record(work)
     if as_json:

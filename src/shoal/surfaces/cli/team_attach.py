@@ -11,7 +11,7 @@ import click
 
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import debug_option, with_record
-from shoal.surfaces.cli.team_view import run_of, team_named
+from shoal.surfaces.cli.team_view import run_of, team_running
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -33,7 +33,7 @@ def attach(*, name: str | None, panes: bool, as_json: bool) -> int:
     """
 
     async def work(record: AgentsRecord) -> Team:
-        return await team_named(record, name)
+        return await team_running(record, name)
 
     team = with_record(work)
     run = run_of(team)

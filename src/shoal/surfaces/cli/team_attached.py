@@ -174,7 +174,8 @@ class _Attached:
                     self._left = True
             case Entered(text=text) if text.strip():
                 self._show_typed(text)
-                if self._questions:
+                # Words to a member are no answer to whoever asks at that moment.
+                if self._questions and not text.startswith("@"):
                     self._answer(self._questions[0], text)
                 else:
                     tasks.create_task(self._say(text.strip()))

@@ -14,7 +14,7 @@ import click
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import debug_option, json_option, person, print_json, with_record
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
-from shoal.surfaces.cli.team_view import run_of, team_named
+from shoal.surfaces.cli.team_view import only_running, run_of, team_named, team_running
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -45,7 +45,7 @@ def send(*, words: tuple[str, ...], as_json: bool) -> int:
         raise click.UsageError("There is no text to send.")
 
     async def work(record: AgentsRecord) -> tuple[Team, list[dict[str, Any]]]:
-        team = await team_named(record, name)
+        team = await team_running(record, name)
         return team, [await say(record, team, to, said) for to in members_meant(team, member)]
 
     team, reached = with_record(work)
@@ -113,7 +113,7 @@ def stop(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
 
     async def work(record: AgentsRecord) -> tuple[Team, list[str]]:
         name, member = await _which(record, words)
-        team = await team_named(record, name)
+        team = await team_running(record, name)
         run = run_of(team)
         if not run.is_live:
             raise click.ClickException(
@@ -135,15 +135,15 @@ def stop(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
 
 
 async def _which(record: AgentsRecord, words: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """One word is a team, or a member of the only team there is."""
+    """One word is a team, or a member of the only team there is or that runs."""
     if len(words) > 2:
         raise click.UsageError("Give a team and at most one of its members.")
     if len(words) != 1:
         return (words[0], words[1]) if words else (None, None)
     teams = await record.rosters.list()
-    if words[0] in teams or len(teams) != 1:
-        return words[0], None
-    return None, words[0]
+    if words[0] not in teams and (len(teams) == 1 or await only_running(record)):
+        return None, words[0]
+    return words[0], None
 
 
 async def _stop_one(run: Run, member: AgentName, *, now: bool) -> str:

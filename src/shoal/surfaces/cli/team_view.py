@@ -63,6 +63,17 @@ class TeamView(Struct, frozen=True, kw_only=True):
         return self.run.session
 
 
+async def team_running(record: AgentsRecord, name: str | None) -> Team:
+    """As `team_named`; of several the only one that runs."""
+    return await team_named(record, name or await only_running(record))
+
+
+async def only_running(record: AgentsRecord) -> str | None:
+    teams = [await record.rosters.read(name) for name in await record.rosters.list()]
+    running = [team.name for team in teams if team is not None and run_of(team).is_live]
+    return running[0] if len(running) == 1 else None
+
+
 async def team_named(record: AgentsRecord, name: str | None) -> Team:
     from shoal.core.errors import NoSuchTeam
     from shoal.core.names import TeamName
