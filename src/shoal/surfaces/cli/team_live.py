@@ -153,8 +153,14 @@ async def _stop_one(run: Run, member: AgentName, *, now: bool) -> str:
 
     if member == LEAD_NAME:
         raise click.UsageError("The lead ends with its team: leave MEMBER out to end them all.")
+    if not now:
+        _say_that_it_takes_time(member)
     await demand(run, StopTask(task_id=member) if now else ShutDown(name=member))
     return member
+
+
+def _say_that_it_takes_time(whom: str) -> None:
+    click.echo(f"Asking {whom} to end; who is busy has a grace. At once: --now.", err=True)
 
 
 async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
@@ -164,7 +170,8 @@ async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
     from shoal.wire.control import ShutDown, Stop
 
     members = [each.name for each in team.members if each.name != LEAD_NAME]
-    if not now:
+    if not now and members:
+        _say_that_it_takes_time(", ".join(members))
         asked = (demand(run, ShutDown(name=name)) for name in members)
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             # One that is gone already, or with its run, is what was wanted.

@@ -168,7 +168,9 @@ def _state(member: Member, standing: Standing | None, lead: LeadState) -> Member
     if lead != "alive":
         if member.name == LEAD_NAME:
             return lead
-        return "cut off" if member.is_active else "idle"
+        # The roster of a lead that died may be a second behind its journal.
+        at_work = standing.at_work if standing is not None and lead == "died" else member.is_active
+        return "cut off" if at_work else "idle"
     if standing is not None and standing.state in ("working", "waiting"):
         return "waiting" if standing.state == "waiting" else "working"
     return "working" if standing is None and member.is_active else "idle"
