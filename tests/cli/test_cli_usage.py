@@ -54,6 +54,12 @@ def test_every_part_of_a_command_has_help_with_an_example_of_its_own(
     assert all(f"shoal {name} {part}" in line for line in examples)
 
 
+@pytest.mark.parametrize("name", sorted({name for name, _ in _parts()}))
+def test_no_sentence_in_a_list_of_commands_is_cut_off(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.split("\nCommands:\n")[1]
+
+
 def test_help_and_version_load_nothing_heavy() -> None:
     script = (
         "import sys; from shoal.surfaces.cli.main import run\n"

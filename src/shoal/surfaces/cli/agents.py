@@ -60,7 +60,7 @@ def ls(*, agents: str | None, settings: str | None, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("show")
+@command.command("show", short_help="Show what an agent comes down to here, and why.")
 @click.argument("name")
 @click.option("--permissions", is_flag=True, help="The effective rules, and where each comes from.")
 @agents_option
@@ -92,7 +92,7 @@ def show(*, name: str, permissions: bool, agents: str | None, settings: str | No
     return exits.OK
 
 
-@command.command("validate")
+@command.command("validate", short_help="Check agents: files, directories, or all.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @agents_option
 @json_option
@@ -122,7 +122,7 @@ def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int
     return exits.ERROR if problems else exits.OK
 
 
-@command.command("new")
+@command.command("new", short_help="Write the file of a new agent, with every field.")
 @click.argument("name")
 @click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
 @click.option("--description", metavar="TEXT", default=_DESCRIPTION, help="What it does, when to use it.")

@@ -24,7 +24,7 @@ def command() -> None:
     """See the hooks of this directory, without running anything."""
 
 
-@command.command("ls")
+@command.command("ls", short_help="List the hooks, and where each comes from.")
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:

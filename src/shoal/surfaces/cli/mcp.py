@@ -81,7 +81,7 @@ def show(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("test")
+@command.command("test", short_help="Start servers, list what they have, end them.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @config_option
 @json_option
@@ -155,7 +155,7 @@ def remove(*, name: str, project: bool) -> int:
     return exits.OK
 
 
-@command.command("login")
+@command.command("login", short_help="Log in to a server at an address.")
 @click.argument("name")
 @config_option
 @debug_option

@@ -23,7 +23,7 @@ def command() -> None:
     """See which models can be asked, and try one."""
 
 
-@command.command("ls")
+@command.command("ls", short_help="List providers and models, with prices.")
 @click.option("--all", "everything", is_flag=True, help="Also the models of providers without a key.")
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
@@ -46,7 +46,7 @@ def ls(*, everything: bool, settings: str | None, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("test")
+@command.command("test", short_help="Ask a model one tiny question.")
 @click.argument("name", required=False)
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as one JSON object.")

@@ -32,7 +32,7 @@ def command() -> None:
     """See what an agent may do in this directory, without running anything."""
 
 
-@command.command("explain")
+@command.command("explain", short_help="Say what would be decided about one call.")
 @click.option(
     "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
 )
@@ -64,7 +64,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
     return exits.OK
 
 
-@command.command("ls")
+@command.command("ls", short_help="List the rules in force, the strongest first.")
 @click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:

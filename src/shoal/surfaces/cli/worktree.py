@@ -36,7 +36,7 @@ def command() -> None:
     """See what agents did in worktrees of their own, bring it into this checkout, and clear up."""
 
 
-@command.command("ls")
+@command.command("ls", short_help="List the worktrees, and work that is kept.")
 @json_option
 @debug_option
 def ls(*, as_json: bool) -> int:
@@ -85,7 +85,7 @@ def show(*, name: str, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("merge")
+@command.command("merge", short_help="Merge its work into the branch of this checkout.")
 @click.argument("name")
 @json_option
 @debug_option
@@ -136,7 +136,7 @@ def rm(*, name: str, force: bool, as_json: bool) -> int:
     return exits.OK
 
 
-@command.command("reap")
+@command.command("reap", short_help="Clear up after processes that died.")
 @json_option
 @debug_option
 def reap(*, as_json: bool) -> int:
