@@ -101,6 +101,8 @@ def test_who_is_not_there_cannot_be_talked_to_and_other_words_with_an_at_sign_ar
     terminal.wait_for("There is nobody called 'bob' to talk to. There are: ann.")
     terminal.type("/to\r")
     terminal.wait_for("/to NAME lets you talk to one of: ann.")
+    terminal.type("@anne hurry up\r")
+    terminal.wait_for("There is nobody called 'anne'. Did you mean @ann? Nothing was said.")
     terminal.type("@src/app.py to the lead again\r")
     terminal.wait_for("The lead heard it.")
     terminal.type("/to ann\r")

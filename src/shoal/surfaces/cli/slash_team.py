@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -52,6 +53,16 @@ def addressed(session: Session, text: str) -> tuple[Addressee, str] | None:
     name = word[1:].removesuffix(":")
     known = addressees(session)
     return next(((each, rest.strip()) for each in known if name in (each.name, each.agent)), None)
+
+
+def mistyped(session: Session, text: str) -> str:
+    """What to say of `@nmae text`, which would otherwise go to the lead; empty where no name is near."""
+    word, _, rest = text.partition(" ")
+    name = word[1:].removesuffix(":")
+    if not word.startswith("@") or not rest.strip():
+        return ""
+    near = get_close_matches(name, [each.name for each in addressees(session)], n=1)
+    return f"There is nobody called {name!r}. Did you mean @{near[0]}? Nothing was said." if near else ""
 
 
 def addressees(session: Session) -> tuple[Addressee, ...]:

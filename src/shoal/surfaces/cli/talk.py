@@ -20,7 +20,7 @@ from shoal.surfaces.cli.feed import Feed
 from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.slash_team import Addressee, addressed
+from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
 from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 from shoal.surfaces.cli.viewing import Words
@@ -195,6 +195,9 @@ class Talk:
         elif (meant := addressed(self.session, text)) is not None:
             self._show_typed(text)
             self._aside(self._tell_agent(*meant))
+        elif doubt := mistyped(self.session, text):
+            self._show_typed(text)
+            self.telling.note(doubt, YELLOW)
         elif self._to is not None:
             self._show_typed(text)
             self._aside(self._tell_agent(self._to, text))
