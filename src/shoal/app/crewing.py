@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.agent_files import AgentFiles
+from shoal.app.agent_memory import AgentMemory, memory_of
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
@@ -25,7 +26,7 @@ from shoal.app.settings import Settings
 from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
-from shoal.core.definitions import Definition
+from shoal.core.definitions import Definition, Toolset
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
@@ -87,6 +88,7 @@ def make_crew(
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
+        memory=partial(_memory, ground, tools),
         tools=tools,
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
@@ -188,6 +190,12 @@ def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[No
         await shells.stop_those_of(agent)
 
     return cleared
+
+
+def _memory(
+    ground: Ground, tools: dict[str, Tool], definition: Definition, toolset: Toolset
+) -> AgentMemory | None:
+    return memory_of(definition, toolset, tools, home=ground.settings.home, project=ground.shore.cwd)
 
 
 def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Model]]:

@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.agent_memory import AgentMemory
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -48,6 +49,7 @@ from shoal.core.messages import Message
 from shoal.core.ports import Model, Transcript
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
+from shoal.policy.memory import Memory
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
@@ -67,6 +69,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
+    memory: Callable[[Definition, Toolset], AgentMemory | None]
+    """Raises `AgentRefused`."""
     tools: Mapping[str, Tool]
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
@@ -91,6 +95,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     bounds: Bounds
     model: Model
+    memory: AgentMemory | None = None
 
 
 class _Plan(Struct, kw_only=True):
@@ -123,12 +128,15 @@ class Outfitting:
         definition = self._definition(order.kind or "")
         refuse_where_forbidden(parent, definition.name)
         refuse_what_is_not_there(definition, order)
+        toolset = self._toolset(definition, newcomer.seat)
+        memory = self._stock.memory(definition, toolset)
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=self._toolset(definition, newcomer.seat),
+            toolset=toolset if memory is None else replace(toolset, names=memory.tools),
             bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
+            memory=memory,
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
         try:
@@ -139,15 +147,16 @@ class Outfitting:
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority = quarters.workspace, authority_of(parent)
+        workspace, authority, memory = quarters.workspace, authority_of(parent), wanted.memory
         move_to(order.cwd, workspace)
+        own = own_part(definition, newcomer.seat)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
             model=name_of(wanted.model),
             mode=seated_mode(authority, definition, newcomer.seat),
-            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
+            system=stock.system(own if memory is None else f"{own}\n\n{memory.section()}", workspace.cwd),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -158,6 +167,8 @@ class Outfitting:
             color=definition.color if newcomer.seat is None else newcomer.seat.color,
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
+            memory="" if memory is None else str(memory.directory),
+            memory_tools=() if memory is None else memory.added,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
@@ -199,6 +210,7 @@ class Outfitting:
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
         stock, parent, (history, entry) = self._stock, newcomer.parent, branch
+        memory = authority_of(parent).memory
         move_to(order.cwd, quarters.workspace)
         facts = Remembered(
             agent_type=FORK,
@@ -217,6 +229,8 @@ class Outfitting:
             color=parent.identity.color,
             background=True,
             thinking_tokens=parent.bounds.thinking_tokens,
+            memory="" if memory is None else memory.directory,
+            memory_tools=() if memory is None else memory.only,
             fork_of=entry,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
@@ -459,6 +473,9 @@ def _permissions(plan: _Plan) -> RulePermissions:
     )
     if not resumed:
         plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
+    if facts.memory:
+        permissions.memory = Memory(directory=facts.memory, only=facts.memory_tools)
+        quarters.lend(Path(facts.memory))
     if quarters.secluded is not None and quarters.sandbox is not None:
         sandbox = quarters.sandbox
         quarters.secluded.paths = permissions.denied_paths

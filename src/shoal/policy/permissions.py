@@ -19,6 +19,7 @@ from shoal.core.tools import Tool
 from shoal.policy import suggestions
 from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
+from shoal.policy.memory import Memory
 from shoal.policy.paths import Reach
 from shoal.policy.restriction import SOURCE as DEFINITION
 from shoal.policy.restriction import Guard, Narrowed, Narrowing
@@ -50,6 +51,7 @@ _READS_INSIDE = Allow("it reads inside the working directories")
 _OWN_FILE = Allow("it was kept for this agent")
 _ACCEPTED = Allow("edits in the working directories are accepted")
 _PLAN_FILE = Allow("it writes the plan")
+_MEMORY = Allow("it writes to the agent's own memory")
 _SKIPPED = Allow("permissions are skipped")
 _ONLY_READS = "in plan mode nothing is changed: read, and present a plan with ExitPlanMode."
 
@@ -95,11 +97,14 @@ class RulePermissions:
         self._before_plan: Mode | None = None
         self.plan_file: str | None = None
         """The file that may be written in plan mode."""
+        self.memory: Memory | None = None
         self.sandboxed: Callable[[ToolUse], bool] | None = None
         """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
     def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
         if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
+            return refused
+        if self.memory is not None and (refused := self._not_for_memory(call)) is not None:
             return refused
         if call.name in FILE_TOOLS:
             decision = self._file(call, self._current())
@@ -242,7 +247,20 @@ class RulePermissions:
             self.answers.add(update)
 
     def _is_kept(self, real: str) -> bool:
+        if self.memory is not None and self.memory.holds(real):
+            return True
         return (bool(self._readable) and real.startswith(self._readable)) or real == self.plan_file
+
+    def _not_for_memory(self, call: ToolUse) -> Deny | None:
+        assert self.memory is not None
+        if call.name not in self.memory.only:
+            return None
+        given = call.input.get(PATH_ARGUMENTS.get(call.name, "file_path"))
+        try:
+            real, _ = self._reach.real(given if isinstance(given, str) else ".")
+        except WorkspaceError as refusal:
+            return Deny(str(refusal))
+        return self.memory.refusal(call.name, real)
 
     def _current(self) -> Tables:
         standing = self._standing.current(fresh=not self._settled)
@@ -309,6 +327,8 @@ class RulePermissions:
     def _edit(self, real: str, table: FileTable, name: str) -> Decision:
         if self.mode == "plan":
             return _PLAN_FILE if real == self.plan_file else Deny(_ONLY_READS)
+        if self.memory is not None and self.memory.is_writable(real):
+            return _MEMORY
         if self._reach.is_guarded(real):
             return Ask(f"{shown(real)} is protected: it decides what programs do, or holds keys")
         inside = self._reach.holds(real)
