@@ -6,7 +6,7 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from shoal.core.ids import AgentId
@@ -45,6 +45,10 @@ class Mailboxes(Protocol):
         """
         ...
 
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        """Those whose inbox may hold what they have not seen; who waits for the rest has seen all of it."""
+        ...
+
     def is_foreign(self, owner: AgentName) -> bool:
         """Whether its inbox was made for another program."""
         ...
@@ -65,6 +69,10 @@ class TaskBoard(Protocol):
 
     async def list(self) -> Sequence[Task]:
         """By number."""
+        ...
+
+    async def look(self) -> Mapping[TaskId, Task]:
+        """All tasks as they are now, at no cost for each: to be looked at and not kept."""
         ...
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
@@ -122,6 +130,10 @@ class Rosters(Protocol):
         ...
 
     async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member: ...
+
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        """Whether each of these is at work, in one write; who is no member is passed over."""
+        ...
 
     async def leave(self, team: TeamName, name: AgentName) -> bool: ...
 

@@ -28,6 +28,7 @@ class _Waiting:
 
     def __len__(self) -> int:
         """What wakes its agent; the rest waits with it."""
+        # Asked for each member of a large team whenever that may have gone quiet.
         return sum(map(len, self.by_priority[:_QUIET]))
 
 

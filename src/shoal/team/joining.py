@@ -68,7 +68,9 @@ class Joiner:
         self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        match self._on.purse.start(kind, 1, again=again):
+        """A member; it counts among those that run at once while it works, another program always."""
+        idle = not self._on.elsewhere.foreign(kind)
+        match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:

@@ -13,7 +13,7 @@ from shoal.core.identity import Identity
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
 from shoal.core.record import Attempts, TaskBoard
 from shoal.core.requests import ToolSchema
-from shoal.core.tasks import Change, Claim, Draft, Task, begun_by, open_blockers, unblocked_by
+from shoal.core.tasks import Change, Claim, Draft, Task, around, begun_by, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, Named, tool
 from shoal.tools.task_texts import as_data, line, refused, whole
@@ -214,8 +214,7 @@ class _Desk:
         task = await board.get(task_id(text))
         if task is None:
             return failed(f"There is no task {text}. TaskList shows the tasks there are.")
-        every = {other.id: other for other in await board.list()}
-        return Outcome(content=whole(task, every), data={"task": as_data(task)})
+        return Outcome(content=whole(task, await board.look()), data={"task": as_data(task)})
 
     async def list(self, site: Site, team: str | None) -> Outcome:
         site = self._standing(site, team)
@@ -239,7 +238,7 @@ class _Desk:
             wish.change(claimed=True, attempt=None)
             claim = await board.claim(task, by=me)
             if not claim.success:
-                return failed(refused(task, claim, {other.id: other for other in await board.list()}))
+                return failed(refused(task, claim, await board.look()))
             self._attempts[key] = claim.attempt or ""
         elif (held := await self._held_by_another(board, task, wish, me, site)) is not None:
             return failed(held)
@@ -255,12 +254,12 @@ class _Desk:
         if after.owner not in (None, before.owner, me):
             await self._assigned(site.agent, after.owner, after)
         if wish.status == "completed":
-            await self._tell_owners(board, task, me, site)
+            await self._tell_owners(board, after, me, site)
         return await self._done(board, wish, after, me, claimed=claim is not None)
 
-    async def _tell_owners(self, board: TaskBoard, done: TaskId, me: AgentName, site: Site) -> None:
+    async def _tell_owners(self, board: TaskBoard, done: Task, me: AgentName, site: Site) -> None:
         """Of the tasks that waited for this one and are somebody's: nobody else will take those."""
-        for task in begun_by(done, {other.id: other for other in await board.list()}):
+        for task in begun_by(done.id, around(done, await board.look())):
             if task.owner not in (None, me):
                 await self._assigned(site.agent, task.owner, task)
 
@@ -295,12 +294,13 @@ class _Desk:
     ) -> Outcome:
         if wish.status == "deleted":
             return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
-        tasks = {other.id: other for other in await board.list()}
+        tasks = await board.look()
         said = ["It is yours now." if claimed else ""]
         if wish.status == "completed":
-            free = unblocked_by(task.id, tasks)
+            near = around(task, tasks)
+            free = unblocked_by(task.id, near)
             said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
-            owned = begun_by(task.id, tasks)
+            owned = begun_by(task.id, near)
             mine = [other.id for other in owned if other.owner == me]
             others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != me]
             said += [f"Yours, and free to begin now: {', '.join(mine)}."] if mine else []
