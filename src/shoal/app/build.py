@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from shoal.app.definitions import Definitions, definitions_for, given_definition
 from shoal.app.history import History, open_history
 from shoal.app.obeying import obey
 from shoal.app.options import Options
+from shoal.app.plugins import Plugins, plugins_for
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
@@ -57,6 +58,7 @@ from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
+from shoal.wire.definitions import Parsed
 from shoal.workspaces.local import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Parts(Struct, kw_only=True):
 
     settings: Settings
     definitions: Definitions
+    plugins: Plugins
     agent: Agent
     workspace: LocalWorkspace
     permissions: RulePermissions
@@ -105,7 +108,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     remarks = checked(settings, cwd)
     coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
-    definitions, ids = definitions_for(cwd=cwd, home=settings.home, given=given), Ids(options.seed)
+    (plugins, definitions), ids = _definitions(options, settings, cwd, given), Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
@@ -216,6 +219,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     return Parts(
         settings=settings,
         definitions=definitions,
+        plugins=plugins,
         agent=agent,
         workspace=reach.workspace,
         permissions=reach.permissions,
@@ -239,6 +243,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *settings.warnings,
             *remarks,
             *(warning for parsed in given for warning in parsed.warnings),
+            *plugins.notes,
             *definitions.unusable(),
             *unknown_rules(flags, tools),
             *history.notes,
@@ -252,6 +257,20 @@ def _project(cwd: Path | None) -> Path:
     if not project.is_dir():
         raise SettingsError(f"{project} is not a directory to work in.", path=project)
     return project
+
+
+def _definitions(
+    options: Options, settings: Settings, cwd: Path, given: Sequence[Parsed]
+) -> tuple[Plugins, Definitions]:
+    plugins = plugins_for(settings, cwd, options.plugin_dirs)
+    definitions = definitions_for(
+        cwd=cwd,
+        home=settings.home,
+        given=given,
+        plugins=plugins.agents(),
+        complete=plugins.completed,
+    )
+    return plugins, definitions
 
 
 def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History) -> StandIns:

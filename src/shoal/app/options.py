@@ -40,6 +40,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
+    plugin_dirs: Sequence[Path] = ()
+    """Directories of plug-ins for this session, beside those of settings and of the home."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
     max_turns: int | None = None

@@ -141,7 +141,7 @@ def answer(
 
 def forget(home: Path, project: Path) -> None:
     """Take back whatever was said about a project. Raises `StoreError`."""
-    TrustFile(home).say(project, dict.fromkeys(_NAMES.values()))
+    TrustFile(home).forget(project)
 
 
 def _said(wide: _Wide, *, trusted: bool) -> Said:
@@ -154,7 +154,7 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
         yield "plan_approver"
     if _TRUSTING.index(own.trust_unsigned_mail) > _TRUSTING.index(person.trust_unsigned_mail):
         yield "trust_unsigned_mail"
-    yield "teammate_programs"
+    yield from ("teammate_programs", "plugins")
     yield from raised_limits(own, person)
 
 
@@ -194,6 +194,8 @@ def _digest(wide: _Wide) -> str:
 
 
 def _name(document: Document) -> str:
+    if document.kind == "plugin":
+        return f"plugin:{document.path}"
     return _NAMES["local" if document.kind == "local" else "project"]
 
 

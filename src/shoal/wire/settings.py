@@ -135,6 +135,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
     """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
+    plugins: tuple[str, ...] = ()
+    """Directories of plug-ins; those of all settings files together."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
@@ -160,7 +162,7 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     shoal: Own = Own()
 
 
-Kind: TypeAlias = Literal["managed", "command line", "local", "project", "user"]
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "plugin", "user"]
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -175,7 +177,7 @@ class Document(Struct, frozen=True, kw_only=True):
     @property
     def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
-        return self.kind not in ("local", "project")
+        return self.kind not in ("local", "project", "plugin")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

@@ -82,6 +82,18 @@ _AGENTS = (
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
     Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
 )
+_PLUGINS = (
+    Option(
+        ["--plugin-dir", "plugin_dirs"],
+        multiple=True,
+        type=directory,
+        metavar="DIR",
+        help="A plug-in for this run; may be given again.",
+    ),
+)
+plugin_dirs_option = click.option(
+    "--plugin-dir", "plugin_dirs", multiple=True, type=directory, metavar="DIR", help="A plug-in on top."
+)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
@@ -180,7 +192,7 @@ _SETTINGS = (
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
     ("Model", _MODEL),
-    ("Agents", _AGENTS),
+    ("Agents", (*_AGENTS, *_PLUGINS)),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
     ("Input and output", _FORMS),
@@ -244,6 +256,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         agents=agents(given["agents"]),
         coordinator=given["coordinator"] or None,
         assistant=given["assistant"] or None,
+        plugin_dirs=given["plugin_dirs"],
         settings=given["settings"],
         record=given["record"],
         attended=attended,

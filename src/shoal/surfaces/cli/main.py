@@ -85,6 +85,16 @@ COMMANDS = {
             """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
         ),
     ),
+    "plugin": SubCommand(
+        "shoal.surfaces.cli.plugin",
+        "List and check plug-ins.",
+        (
+            "shoal plugin ls",
+            "shoal plugin ls --json | jq -r '.[].name'",
+            "shoal plugin validate",
+            "shoal plugin validate plugins/harbour --json",
+        ),
+    ),
     "ps": SubCommand(
         "shoal.surfaces.cli.ps",
         "List the agents of live runs.",

@@ -93,11 +93,17 @@ def _check(template: Template, given: dict[str, Any]) -> None:
     """Before anything is started: that its agents exist, and that it takes no more than is allowed."""
     from shoal.app import permissions_view
     from shoal.app.definitions import definitions_for, given_definitions
+    from shoal.app.plugins import plugins_for
     from shoal.app.team_templates import checked
 
     cwd = Path.cwd()
     settings = permissions_view.load(cwd, given=given["settings"])
-    definitions = definitions_for(cwd=cwd, home=settings.home, given=given_definitions(given["agents"], cwd))
+    definitions = definitions_for(
+        cwd=cwd,
+        home=settings.home,
+        given=given_definitions(given["agents"], cwd),
+        plugins=plugins_for(settings, cwd, given["plugin_dirs"]).agents(),
+    )
     checked(template, definitions, _allowed(given, permissions_view.view(settings, cwd).mode, settings.own))
     if any(role.isolation == "worktree" for role in template.roles) and not _in_repository(cwd):
         which = ", ".join(role.name for role in template.roles if role.isolation == "worktree")

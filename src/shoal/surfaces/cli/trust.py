@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
-    """Trust what this project's .claude/settings.json and settings.local.json would allow, as they are now.
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, and the plug-ins
+    that lie in it, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
     from shoal.app import trust
     from shoal.app.config_view import shown_widening
+    from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
 
     if show and revoke:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
-    rows = tuple(shown_widening(settings.widening))
+    widening = (*settings.widening, *plugins_for(settings, project).widening)
+    rows = tuple(shown_widening(widening))
     if as_json:
         _print_json(project, rows)
     elif not revoke:
@@ -45,7 +48,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         trust.forget(settings.home, project)
         click.echo(f"Nothing that {project} allows itself is trusted any more.")
     elif rows and not show:
-        trust.answer(settings, project, trusted=True)
+        trust.answer(settings, project, trusted=True, about=widening)
         click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
     return exits.OK
 
@@ -54,11 +57,13 @@ def ask_once(options: Options) -> None:
     """At the start of a session at a terminal: whether to trust what nobody has spoken of yet."""
     from shoal.app import trust
     from shoal.app.config_view import shown_widening
+    from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
-    new = [each for each in settings.widening if each.trust == "unasked"]
+    found = (*settings.widening, *plugins_for(settings, project).widening)
+    new = [each for each in found if each.trust == "unasked"]
     if not new:
         return
     click.echo(f"The settings of {clean(str(project))} would allow its agents more than yours do:")
