@@ -6,26 +6,24 @@ import asyncio
 from collections.abc import Container
 from functools import partial
 
-from shoal.core.agents import Glimpse, KeptWork, Order
+from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
-from shoal.core.events import AgentEnded, Queued, WorkKept
+from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
-from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
-from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
 from shoal.team.authenticity import ForeignPrograms, Verifier
 from shoal.team.briefing import briefing
+from shoal.team.departures import Departures, is_foreign
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
@@ -33,17 +31,14 @@ from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
+from shoal.team.obituary import Lost, glimpse
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
 from shoal.team.taking_up import go_on
 
-KILL = 5.0
-"""Seconds in which one that is ended must be gone."""
 
-
-class LedTeam:
+class LedTeam(Departures):
     """`tasks` outlives it."""
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
@@ -63,7 +58,7 @@ class LedTeam:
         self._joiner = Joiner(on, team, self.office, verifier)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
-        self._leaving = 0
+        self._leaving: set[Post] = set()
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
         self._news = asyncio.Event()
@@ -105,37 +100,48 @@ class LedTeam:
         member, entered = await self._joiner.join_elsewhere(order, place, call)
         return self._heard(member, counted), entered, ()
 
-    async def take_up(self, team: Team) -> None:
-        """Its members as an earlier process left them; one that was cut off at work goes on."""
+    async def take_up(self, team: Team) -> list[Lost]:
+        """Its members as an earlier process left them; one that was cut off at work goes on.
+
+        Those that could not be taken up, and are out of the team.
+        """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
-            for entered in team.members:
-                if entered.name != LEAD_NAME:
-                    starting.create_task(self._take_up(entered, held[entered.name]))
+            taken = [
+                starting.create_task(self._take_up(entered, held[entered.name], told))
+                for entered in team.members
+                if entered.name != LEAD_NAME
+            ]
+        return [lost for task in taken if (lost := task.result()) is not None]
 
-    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
-            member, delivered = await self._taken_up(entered, held, counted)
+            member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
+            await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-            return
+            why = f"it could not be taken up again: {refusal}"
+            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
+            agent = AgentId(entered.agent_id)
+            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
         self._begin(member, counted, delivered)
         if (asked := await self._joiner.asked_to_end(entered)) is not None:
             self.asked_to_end(member.name, asked)
+        return None
 
     async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...], counted: Started
+        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
         place = await self._on.elsewhere.place(entered.agent_type)
         if place != "in-process":
             return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
         outfit = await self._joiner.again(entered, self._desk)
         member = self._member(outfit, counted)
-        await go_on(self._on, member, self._board, held)
+        await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
             self.show_activity(member.name, active=False)
         return member, outfit.delivered
@@ -173,71 +179,11 @@ class LedTeam:
         self._room.settled(item.id, owner)
         self.changed()
 
-    # Ending
-
-    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        post = self._posts[name]
-        post.end_grace()
-        post.member.request = request
-        post.grace = self._tasks.create_task(self._enforce(post))
-
-    def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
-        """One in another process takes its mail there: its time runs from now on."""
-        if isinstance(self._posts[name].member, Afar):
-            self.asked_to_end(name, request)
-
-    async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
-        asked = post.member.request
-        if asked is None or request not in ("", asked.request_id):
-            raise AgentRefused("There is no such request to shut down, or it was answered already.")
-        if not approve and post.rejected:
-            raise AgentRefused("The lead asks for the second time: finish what you must, and approve.")
-        post.end_grace()
-        if approve:
-            post.approved = asked
-            self._tasks.create_task(self.end(post, "it shut down as it was asked to"))
-            # This is its own call, which ends with it: nothing may be asked of its model after this.
-            await post.gone.wait()
-            return
-        post.rejected = True
-        await self.office.post_body(
-            post.member.name,
-            LEAD_NAME,
-            ShutdownRejected(
-                request_id=asked.request_id,
-                sender=post.member.name,
-                reason=reason,
-                timestamp=self.office.now,
-            ),
-        )
-
-    def agreed_to_end(self, name: AgentName, request: str) -> None:
-        """One in another process says so, and ends by itself."""
-        post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
-            post.approved = asked
-
-    def refused_to_end(self, name: AgentName, request: str) -> None:
-        post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
-            post.rejected = True
-
-    async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
-        """Gone when this returns, whatever it was doing."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
-        await asyncio.sleep(0)
-        if post.life is not None:
-            post.member.stopping = post.member.stopping or why
-            post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
-            post.life.cancel()
-        try:
-            async with self._on.clock.deadline(KILL):
-                await post.gone.wait()
-        except TimeoutError:
-            self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
-            await self._leave(post, Ending(status="killed", text="", detail=why))
+    def permit(self, update: Suggestion) -> None:
+        """What a person answered for the whole session holds for members in other processes, too."""
+        for post in self._posts.values():
+            if isinstance(post.member, Afar):
+                post.member.permit(update)
 
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
@@ -246,6 +192,8 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+            for post in tuple(self._leaving):
+                ending.create_task(self._left(post))
         self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
@@ -289,7 +237,7 @@ class LedTeam:
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)
-        if post is not None and isinstance(post.member, Afar) and post.member.is_foreign:
+        if post is not None and is_foreign(post.member):
             post.member.heard(idle=True)
 
     def agent_of(self, name: AgentName) -> AgentId:
@@ -360,63 +308,6 @@ class LedTeam:
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
         return True
-
-    async def _enforce(self, post: Post) -> None:
-        await self._on.clock.sleep(self._on.grace)
-        await self.end(post, f"it did not answer the request to shut down within {self._on.grace:g} s")
-
-    async def _leave(self, post: Post, end: Ending) -> None:
-        member = post.member
-        if self._posts.pop(member.name, None) is None:
-            return
-        self._leaving += 1
-        member.state = "shutdown"
-        self._activity.forget(member.name)
-        if post.pump is not None:
-            post.pump.cancel()
-        work: KeptWork | None = None
-        try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
-            await self._out_of_the_record(post)
-            work = await member.finish()
-        except ShoalError as error:
-            self._on.note(f"Not everything of {member.name} could be put away: {error}")
-        finally:
-            self._on.purse.ended(post.counted)
-            self._on.emit(AgentEnded(agent=member.id, completion=completion(self._on, post, end)))
-            if work is not None:
-                self._on.emit(WorkKept(agent=member.id, work=work))
-            if not post.silent:
-                self._tell_terminated(post, end, work)
-            self._leaving -= 1
-            post.gone.set()
-            self.changed()
-            if post.grace is not None and post.grace is not asyncio.current_task():
-                post.end_grace()
-
-    async def _out_of_the_record(self, post: Post) -> None:
-        name, rosters = post.member.name, self._on.record.rosters
-        if post.member.stays:
-            self.show_activity(name, active=False)
-            return
-        try:
-            await self._board.release_all(name)
-            await rosters.leave(self.name, name)
-        except NoSuchTeam:
-            return
-        if post.approved is not None:
-            # After it is gone: who reads that it agreed finds it gone.
-            pane = post.member.pane
-            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
-            await self.office.post_body(name, LEAD_NAME, body)
-
-    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """As a turn of its own, not by mail; on the journal, so that it survives this process."""
-        text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=self._on.leader, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=item.to, item=item.id, by="runtime", text=text))
-        self._lead_mail.release()
-        self._on.queue.put(item)
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""

@@ -43,6 +43,8 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """Those of its tools that it has for that directory alone."""
     fork_of: str = ""
     """The entry of its parent's transcript after which its own begins."""
+    after: str = ""
+    """The last entry in its transcript's file when it was made: of another agent that had its id before."""
 
 
 def meta_path(transcript: Path) -> Path:
