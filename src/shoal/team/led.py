@@ -13,7 +13,7 @@ from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
-from shoal.core.roster import BackendType, Team, agent_id
+from shoal.core.roster import GUEST, BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
@@ -106,12 +106,13 @@ class LedTeam(Departures):
         Those that could not be taken up, and are out of the team.
         """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
-        held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        ours = [entered for entered in team.members if entered.agent_type != GUEST]
+        held = {entered.name: await self._board.reclaim(entered.name) for entered in ours}
         told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
             taken = [
                 starting.create_task(self._take_up(entered, held[entered.name], told))
-                for entered in team.members
+                for entered in ours
                 if entered.name != LEAD_NAME
             ]
         return [lost for task in taken if (lost := task.result()) is not None]
@@ -150,6 +151,15 @@ class LedTeam(Departures):
         """A member, by name or id."""
         post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
         return None if post is None else post.member.name
+
+    async def guests(self) -> tuple[AgentName, ...]:
+        """Other programs that joined by themselves, of which only the roster knows."""
+        team = await self._on.record.rosters.read(self.name)
+        members = () if team is None else team.members
+        return tuple(each.name for each in members if each.agent_type == GUEST)
+
+    async def guest(self, name: str) -> AgentName | None:
+        return next((each for each in await self.guests() if name in (each, f"{each}@{self.name}")), None)
 
     def post_of(self, agent: AgentId) -> Post | None:
         post = self._posts.get(AgentName(agent.removesuffix(f"@{self.name}")))

@@ -76,6 +76,11 @@ COMMANDS = {
             "git log -1 | shoal inbox send alice - --team roof",
         ),
     ),
+    "mcp": SubCommand(
+        "shoal.surfaces.cli.mcp",
+        "Let MCP clients lead and join teams.",
+        ("shoal mcp serve", "shoal mcp serve --team roof --as codex --max-budget-usd 2"),
+    ),
     "permissions": SubCommand(
         "shoal.surfaces.cli.permissions",
         "See what is allowed here, and why.",

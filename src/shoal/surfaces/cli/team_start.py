@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import session_uuid
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, has_colours, painted
 from shoal.surfaces.cli.record import Cell, print_facts, print_json, print_table
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
@@ -58,6 +59,7 @@ start = click.Command(
         click.Option(["--name", "team_name"], metavar="NAME", help="Call the team so; else as the template."),
         click.Option(["--dry-run"], is_flag=True, help="Show what would be made, and make nothing."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON: the plan, or one result object."),
+        click.Option(["--session-id"], type=session_uuid, hidden=True),
         *RUN_FLAGS,
     ],
 )
