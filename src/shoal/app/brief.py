@@ -32,6 +32,8 @@ class Opened(Struct, frozen=True, kw_only=True):
     coordinator: bool | None
     agents: str | dict[str, Any] | None
     plugin_dirs: tuple[str, ...]
+    mcp_config: tuple[str | dict[str, Any], ...]
+    strict_mcp_config: bool
     max_turns: int | None
     settings: str | None
     attended: bool
@@ -87,6 +89,8 @@ def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, see
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
         plugin_dirs=tuple(map(str, options.plugin_dirs)),
+        mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
+        strict_mcp_config=options.strict_mcp_config,
         max_turns=options.max_turns,
         settings=options.settings,
         attended=options.attended,

@@ -23,6 +23,8 @@ from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
+from shoal.app.mcp_servers import McpServers
+from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.plugins import Plugins, plugins_for
@@ -81,6 +83,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    servers: McpServers
     between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
@@ -146,6 +149,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         acceptance.of_task,
         nested_teams=settings.own.team_depth > 1,
     )
+    servers = await leave.enter_async_context(
+        session_servers(options, settings, reach, record.directory, session, tools, plugins)
+    )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
@@ -177,6 +183,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 note=session.note,
                 hear=session.overhear,
             ),
+            servers=servers,
         ),
         tools,
         reach.shells,
@@ -213,9 +220,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
-    left = _left_over(options, settings, history, record, ids)
-    if left is not None:
-        left.count_on(purse, reach.shells)
+    servers.changed = lambda: agent.give(tools_of_lead(options, tools, coordinator=coordinator))
+    left = _counted(_left_over(options, settings, history, record, ids), purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -229,6 +235,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        servers=servers,
         between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
@@ -245,6 +252,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *(warning for parsed in given for warning in parsed.warnings),
             *plugins.notes,
             *definitions.unusable(),
+            *servers.configured.problems,
             *unknown_rules(flags, tools),
             *history.notes,
         ),
@@ -341,6 +349,12 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
+
+
+def _counted(left: LeftOver | None, purse: Purse, shells: Shells) -> LeftOver | None:
+    if left is not None:
+        left.count_on(purse, shells)
+    return left
 
 
 def _subagents(history: History) -> Path:

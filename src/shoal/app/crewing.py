@@ -12,10 +12,11 @@ from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.agent_files import AgentFiles
-from shoal.app.agent_memory import AgentMemory, memory_of
+from shoal.app.agent_memory import memory_of
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
+from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
@@ -26,7 +27,7 @@ from shoal.app.settings import Settings
 from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
-from shoal.core.definitions import Definition, Toolset
+from shoal.core.definitions import Definition
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
@@ -71,6 +72,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     plans: Plans
     acceptance: Acceptance
     shore: Shore
+    servers: McpServers
     coordinator: bool = False
     assistant: bool = False
 
@@ -88,8 +90,9 @@ def make_crew(
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
-        memory=partial(_memory, ground, tools),
+        memory=partial(memory_of, home=ground.settings.home, project=ground.shore.cwd),
         tools=tools,
+        equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
         housing=ground.housing,
@@ -190,12 +193,6 @@ def _cleared(ground: Ground, shells: Shells) -> Callable[[AgentId], Awaitable[No
         await shells.stop_those_of(agent)
 
     return cleared
-
-
-def _memory(
-    ground: Ground, tools: dict[str, Tool], definition: Definition, toolset: Toolset
-) -> AgentMemory | None:
-    return memory_of(definition, toolset, tools, home=ground.settings.home, project=ground.shore.cwd)
 
 
 def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Model]]:

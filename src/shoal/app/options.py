@@ -42,6 +42,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     plugin_dirs: Sequence[Path] = ()
     """Directories of plug-ins for this session, beside those of settings and of the home."""
+    mcp_config: Sequence[str | Mapping[str, Any]] = ()
+    """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
+    strict_mcp_config: bool = False
+    """Whether those are all: nothing of settings and of `.mcp.json`."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
     max_turns: int | None = None

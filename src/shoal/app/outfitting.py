@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,6 +13,8 @@ from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
 from shoal.app.agent_memory import AgentMemory
+from shoal.app.agent_plan import Plan, permissions_of, workspace_of
+from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -46,17 +48,13 @@ from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
-from shoal.core.ports import Model, Transcript
+from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
-from shoal.policy.memory import Memory
-from shoal.policy.permissions import RulePermissions
-from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
-from shoal.workspaces.local import LocalWorkspace
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -69,9 +67,11 @@ class Stock(Struct, frozen=True, kw_only=True):
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
-    memory: Callable[[Definition, Toolset], AgentMemory | None]
+    memory: Callable[[Definition, Toolset, Iterable[str]], AgentMemory | None]
     """Raises `AgentRefused`."""
     tools: Mapping[str, Tool]
+    equip: Callable[[Definition, Sequence[str]], Awaitable[Kit]]
+    """Those that one agent chooses from, beside the tools it had before; raises `AgentRefused`."""
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
@@ -92,25 +92,11 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 
     order: Order
     definition: Definition
+    kit: Kit
     toolset: Toolset
     bounds: Bounds
     model: Model
     memory: AgentMemory | None = None
-
-
-class _Plan(Struct, kw_only=True):
-    """An agent about to be made."""
-
-    newcomer: Newcomer
-    definition: Definition
-    facts: Remembered
-    resumed: bool = False
-    toolset: Toolset
-    model: Model
-    quarters: Quarters
-    bounds: Bounds
-    transcript: Transcript
-    conversation: Conversation
 
 
 class Outfitting:
@@ -128,14 +114,20 @@ class Outfitting:
         definition = self._definition(order.kind or "")
         refuse_where_forbidden(parent, definition.name)
         refuse_what_is_not_there(definition, order)
-        toolset = self._toolset(definition, newcomer.seat)
-        memory = self._stock.memory(definition, toolset)
+        kit = await self._stock.equip(definition, ())
+        async with kit.closed_on_failure():
+            return await self._equipped(order, newcomer, definition, kit)
+
+    async def _equipped(self, order: Order, newcomer: Newcomer, definition: Definition, kit: Kit) -> Outfit:
+        toolset = self._toolset(definition, newcomer.seat, kit)
+        memory = self._stock.memory(definition, toolset, kit.tools)
         wanted = _Wanted(
             order=order,
             definition=definition,
+            kit=kit,
             toolset=toolset if memory is None else replace(toolset, names=memory.tools),
             bounds=bounds_for(self._stock.bounds, definition, order),
-            model=await self._model(parent, order, definition),
+            model=await self._model(newcomer.parent, order, definition),
             memory=memory,
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
@@ -172,10 +164,11 @@ class Outfitting:
             memory_tools=() if memory is None else memory.added,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
-        plan = _Plan(
+        plan = Plan(
             newcomer=newcomer,
             definition=definition,
             facts=facts,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -198,7 +191,7 @@ class Outfitting:
             raise AgentRefused("There is no reply yet after which a fork could begin.")
         if order.isolation is None:
             quarters = stock.housing.beside(newcomer)
-            quarters.workspace.know(_workspace(parent))
+            quarters.workspace.know(workspace_of(parent))
         else:
             quarters = await stock.housing.apart(newcomer, forks=True)
         try:
@@ -235,10 +228,11 @@ class Outfitting:
             fork_of=entry,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
-        plan = _Plan(
+        plan = Plan(
             newcomer=newcomer,
             definition=FORKED,
             facts=facts,
+            kit=Kit(tools=parent.tools),
             toolset=Toolset(names=facts.tools),
             model=parent.model,
             quarters=quarters,
@@ -260,15 +254,23 @@ class Outfitting:
         facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
-        toolset = self._toolset(definition, newcomer.seat)
+        kit = await self._stock.equip(definition, facts.tools)
+        async with kit.closed_on_failure():
+            return await self._once_more(newcomer, recalled, definition, kit)
+
+    async def _once_more(
+        self, newcomer: Newcomer, recalled: Recalled, definition: Definition, kit: Kit
+    ) -> Outfit:
+        facts, toolset = recalled.facts, self._toolset(definition, newcomer.seat, kit)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in self._stock.tools)
+            names = tuple(name for name in facts.tools if name in kit.tools)
             toolset = replace(toolset, names=names)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         wanted = _Wanted(
             order=order,
             definition=definition,
+            kit=kit,
             toolset=toolset,
             bounds=bounds_for(self._stock.bounds, definition, order, facts.thinking_tokens),
             model=await self._model(newcomer.parent, order, definition),
@@ -297,7 +299,7 @@ class Outfitting:
         newcomer: Newcomer,
         quarters: Quarters,
         recalled: Recalled,
-    ) -> _Plan:
+    ) -> Plan:
         definition, authority = wanted.definition, authority_of(newcomer.parent)
         facts = recalled.facts
         mode = narrowed(
@@ -308,11 +310,12 @@ class Outfitting:
         )
         own = own_part(definition, newcomer.seat)
         system = facts.system or self._stock.system(own, quarters.workspace.cwd)
-        return _Plan(
+        return Plan(
             newcomer=newcomer,
             definition=definition,
             facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
             resumed=True,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -331,15 +334,15 @@ class Outfitting:
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
 
-    def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
-        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
-        toolset = tool_names(definition, offered)
+    def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
+        offered = (name for name in kit.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered, kit.also)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        return seated_tools(toolset, seat, self._stock.tools)
+        return seated_tools(toolset, seat, kit.tools)
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -349,10 +352,10 @@ class Outfitting:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
-    def _keep(self, plan: _Plan) -> None:
+    def _keep(self, plan: Plan) -> None:
         self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
 
-    def _agent(self, plan: _Plan) -> Agent:
+    def _agent(self, plan: Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
         around = parent.surroundings
@@ -374,7 +377,7 @@ class Outfitting:
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.tools[name] for name in plan.toolset.names},
+            tools={name: plan.kit.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
@@ -384,7 +387,7 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=_permissions(plan),
+            permissions=permissions_of(plan),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -393,7 +396,7 @@ class Outfitting:
             bounds=plan.bounds,
         )
 
-    def _account(self, agent: AgentId, plan: _Plan) -> Account:
+    def _account(self, agent: AgentId, plan: Plan) -> Account:
         account = self._stock.purse.account(
             agent, plan.facts.agent_type, Limits(max_usd=plan.definition.max_budget_usd)
         )
@@ -403,11 +406,12 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
         return account
 
-    def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
+    def _outfit(self, plan: Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)
 
         async def finish() -> KeptWork | None:
             plan.transcript.close()
+            await plan.kit.close()
             await self._stock.left(plan.newcomer.agent)
             return await plan.quarters.finish()
 
@@ -458,32 +462,3 @@ class Outfitting:
             return ran, wrote
 
         return check
-
-
-def _workspace(agent: Agent) -> LocalWorkspace:
-    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
-    return agent.surroundings.workspace
-
-
-def _permissions(plan: _Plan) -> RulePermissions:
-    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
-    quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
-    resumed = plan.resumed
-    permissions = authority_of(plan.newcomer.parent).child(
-        quarters.workspace,
-        mode=mode_named(facts.mode),
-        only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
-        never=() if resumed else toolset.never,
-        confined=quarters.main,
-        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
-    )
-    if not resumed:
-        plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
-    if facts.memory:
-        permissions.memory = Memory(directory=facts.memory, only=facts.memory_tools)
-        quarters.lend(Path(facts.memory))
-    if quarters.secluded is not None and quarters.sandbox is not None:
-        sandbox = quarters.sandbox
-        quarters.secluded.paths = permissions.denied_paths
-        permissions.sandboxed = lambda _: sandbox.vouches
-    return permissions

@@ -101,6 +101,8 @@ class Session:
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
+            if self._options.link is None:
+                self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -436,6 +438,7 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.servers.ready()
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:

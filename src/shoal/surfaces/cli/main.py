@@ -59,8 +59,8 @@ COMMANDS = {
     ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
-        "Watch an agent repair a small project, offline.",
-        ("shoal demo", "shoal demo --keep"),
+        "Watch a team repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep", "shoal demo agents"),
     ),
     "doctor": SubCommand(
         "shoal.surfaces.cli.doctor",
@@ -78,8 +78,18 @@ COMMANDS = {
     ),
     "mcp": SubCommand(
         "shoal.surfaces.cli.mcp",
-        "Let MCP clients lead and join teams.",
-        ("shoal mcp serve", "shoal mcp serve --team roof --as codex --max-budget-usd 2"),
+        "List, try, add and remove MCP servers, or be one.",
+        (
+            "shoal mcp ls",
+            "shoal mcp show docs",
+            "shoal mcp test docs",
+            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
+            "shoal mcp remove docs",
+            "shoal mcp login issues",
+            "shoal mcp test --json | jq -r '.[].status'",
+            "shoal mcp serve --team roof --as codex --max-budget-usd 2",
+        ),
     ),
     "permissions": SubCommand(
         "shoal.surfaces.cli.permissions",

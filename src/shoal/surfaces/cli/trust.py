@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
-    """Trust what this project's .claude/settings.json and settings.local.json would allow, and the plug-ins
-    that lie in it, as they are now.
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, the MCP servers of
+    its .mcp.json and its agents, and the plug-ins that lie in it, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
     from shoal.app import trust
+    from shoal.app.agent_trust import all_widening
     from shoal.app.config_view import shown_widening
     from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
@@ -37,7 +38,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
-    widening = (*settings.widening, *plugins_for(settings, project).widening)
+    widening = (*all_widening(settings, project), *plugins_for(settings, project).widening)
     rows = tuple(shown_widening(widening))
     if as_json:
         _print_json(project, rows)
@@ -56,13 +57,14 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 def ask_once(options: Options) -> None:
     """At the start of a session at a terminal: whether to trust what nobody has spoken of yet."""
     from shoal.app import trust
+    from shoal.app.agent_trust import all_widening
     from shoal.app.config_view import shown_widening
     from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
-    found = (*settings.widening, *plugins_for(settings, project).widening)
+    found = (*all_widening(settings, project), *plugins_for(settings, project).widening)
     new = [each for each in found if each.trust == "unasked"]
     if not new:
         return
