@@ -93,6 +93,8 @@ class Agent(Struct, kw_only=True):
     held: Held | None = None
     briefing: Callable[[], Awaitable[str]] | None = None
     """What it must know whatever a summary leaves out; told anew after each compaction."""
+    remember: Callable[[Agent, list[Message]], Awaitable[str]] | None = None
+    """Keeps what outlives a conversation that is about to be summarised; what is told of it afterwards."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())

@@ -34,6 +34,7 @@ from shoal.app.quarters import Housing
 from shoal.app.reach import reach_of
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
+from shoal.app.session_memory import SessionMemory
 from shoal.app.session_record import Record, open_record
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, unknown_rules
@@ -214,6 +215,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         permissions=reach.permissions,
         purse=purse.account(LEAD, LEAD_KIND),
         inlet=queue.inlet(LEAD),
+        remember=_memory(options, settings, record, session),
         tell=session.tell,
         clock=options.clock,
         ids=ids,
@@ -242,7 +244,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         control=await _control(options, session, record, leave),
         past=_past(options, settings, history),
         choose=choose,
-        interrupted=history.interrupted,
+        interrupted=_told_first(agent, history),
         left_over=left,
         assistant=assistant,
         turns_before=max(history.turns, left.turns if left else 0),
@@ -396,6 +398,18 @@ async def _control(
             position=record.journal.position,
         )
     )
+
+
+def _memory(options: Options, settings: Settings, record: Record, session: Session) -> SessionMemory | None:
+    if not settings.own.session_memory or not options.persist or options.link is not None:
+        return None
+    return SessionMemory(record.directory / "memory.md", session.note)
+
+
+def _told_first(agent: Agent, history: History) -> Message | None:
+    if not isinstance(agent.remember, SessionMemory):
+        return history.interrupted
+    return agent.remember.resumed(history.interrupted, history.messages)
 
 
 def _past(options: Options, settings: Settings, history: History) -> Past | None:

@@ -66,6 +66,8 @@ class Own(Struct, frozen=True, kw_only=True):
     aliases: dict[str, str] = {}
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """The share of the window at which a conversation is compacted."""
+    session_memory: bool = False
+    """Whether a session keeps notes beside its conversation, brought up to date at each compaction."""
     request_deadline: Seconds | None = None
     """For one whole answer of a model; None is the provider's usual."""
     stream_gap: Seconds | None = None

@@ -76,6 +76,23 @@ async def _compact(talk: Talk, wish: str) -> None:
     talk.telling.note("The conversation goes on from a summary of itself.")
 
 
+async def _memory(talk: Talk, word: str) -> None:
+    from shoal.app.session_memory import SessionMemory
+
+    memory = talk.session.agent.remember
+    if not isinstance(memory, SessionMemory):
+        talk.telling.note("This session keeps no notes: the setting shoal.session_memory is off.")
+    elif word == "save":
+        talk.watch_activity().doing = "writing its notes"
+        saved = await memory.save(talk.session.agent)
+        talk.telling.note(f"The notes are in {memory.path}." if saved else "It had nothing to note.")
+    elif word:
+        talk.telling.note("/memory shows the notes of this session, /memory save brings them up to date.")
+    else:
+        for line in (memory.text() or "There are no notes yet: /memory save writes them.").splitlines():
+            talk.telling.note(line)
+
+
 async def _cost(talk: Talk, _: str) -> None:
     purse = talk.session.agent.purse.tree
     talk.telling.note(
@@ -168,6 +185,7 @@ COMMANDS = (
         at_once=True,
     ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
+    Command(name="/memory", usage="/memory [save]", help="the session's own notes", run=_memory),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
