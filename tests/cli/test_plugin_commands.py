@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shoal_process import Program
+from shoal_process import MODEL, Program
+
+from shoal.testing import messages_server
 
 AGENT = "---\nname: pilot\ndescription: Brings ships in.\n---\nYou pilot.\n"
 
@@ -50,6 +52,18 @@ async def test_what_is_wrong_is_told_with_file_and_line(shoal: Program, tmp_path
     assert refused.code != 0
     assert "--plugin-dir" in refused.err
     assert "leads out" in refused.err
+
+
+async def test_a_run_tells_which_it_has(shoal: Program, tmp_path: Path) -> None:
+    root = made(tmp_path / "harbour")
+    async with messages_server(lambda _: "done") as server:
+        shoal.talks_to(server)
+        ran = await shoal(
+            *("-p", "x", "--model", MODEL, "--output-format", "stream-json", "--plugin-dir", str(root))
+        )
+    init = ran.lines[0]
+    assert init["plugins"] == [{"name": "harbour", "path": str(root.resolve())}]
+    assert "harbour:pilot" in init["agents"]
 
 
 async def test_one_in_a_project_is_shown_and_trusted(shoal: Program, project: Path) -> None:

@@ -335,6 +335,7 @@ def _init(session: Session) -> stream_json.Init:
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )
