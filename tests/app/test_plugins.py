@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import agent, all_turns, cast, recorded
+from cast import agent, all_turns, cast, recorded, use
 from shoal.app import trust
 from shoal.app.plugins import Plugins, plugins_for
 from shoal.app.settings import Settings, load_settings
@@ -127,6 +127,27 @@ def test_hooks_and_servers_are_handed_over_with_the_directory_filled_in(tmp_path
     }
     assert plugins.skill_dirs() == (("harbour", Path(os.path.realpath(root)) / "skills"),)
     assert plugins.command_dirs() == (("harbour", Path(os.path.realpath(root)) / "commands"),)
+
+
+async def test_the_hooks_of_a_plugin_have_their_say(tmp_path: Path) -> None:
+    root, project = made(tmp_path / "it's here"), tmp_path / "project"
+    project.mkdir()
+    (root / "hooks").mkdir()
+    (root / "refuse.sh").write_text("echo 'the harbour is closed' >&2\nexit 2\n")
+    hook = {"type": "command", "command": 'sh "${CLAUDE_PLUGIN_ROOT}/refuse.sh"'}
+    hooks = {"PreToolUse": [{"matcher": "Write", "hooks": [hook]}]}
+    (root / "hooks/hooks.json").write_text(json.dumps({"hooks": hooks}))
+    heard: list[str] = []
+
+    def end(request: Request) -> str:
+        heard.extend(str(block) for block in request.messages[-1].content)
+        return "end"
+
+    model = cast(lead=[use("Write", "w1", file_path="x.txt", content="x"), end])
+    async with shoal.open(cwd=project, model=model, plugin_dirs=[root], skip_permissions=True) as session:
+        await all_turns(session)
+    assert "the harbour is closed" in heard[0]
+    assert not (project / "x.txt").exists()
 
 
 def test_what_the_manifest_names_joins_the_usual_places(tmp_path: Path) -> None:

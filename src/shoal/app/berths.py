@@ -48,6 +48,8 @@ class Shore(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     hear: Callable[[bytes], None]
     """Told what teammates in other processes have written to the journal."""
+    trace: Callable[[AgentId, str], str]
+    """Where the trace of a teammate goes on that this call started."""
 
 
 class Berths:
@@ -115,9 +117,9 @@ class Berths:
                 "the model was given as an object, which no other process can have. Give it by name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
-        if options.tools:
+        if options.tools or options.hooks:
             return (
-                "tools of the program's own cannot be had in other processes. "
+                "tools and hooks of the program's own cannot be had in other processes. "
                 'Set shoal.teammate_mode to "in-process".'
             )
         return ""
@@ -151,6 +153,7 @@ class Berths:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
+                trace=on.shore.trace(AgentId(entered.agent_id), call),
                 run=str(on.directory),
                 transcript=str(on.shore.transcript),
                 snapshot=str(on.shore.shells.commands.taken or ""),

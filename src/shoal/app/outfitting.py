@@ -13,7 +13,7 @@ from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
 from shoal.app.agent_memory import AgentMemory
-from shoal.app.agent_plan import Plan, permissions_of, workspace_of
+from shoal.app.hooking import SessionHooks, Whose, listed
 from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
@@ -27,8 +27,9 @@ from shoal.app.orders import (
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
+from shoal.app.planned import Plan, identity_of, permissions_of
 from shoal.app.quarters import Housing, Quarters
-from shoal.app.seats import own_part, seated, seated_mode, seated_tools
+from shoal.app.seats import own_part, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -45,7 +46,6 @@ from shoal.core.errors import (
     UnknownAgent,
 )
 from shoal.core.events import AgentStarted
-from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Model
@@ -55,6 +55,7 @@ from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
+from shoal.workspaces.local import LocalWorkspace
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -75,6 +76,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
+    hooks: SessionHooks
     bounds: Bounds
     purse: Purse
     queue: Queue
@@ -191,7 +193,7 @@ class Outfitting:
             raise AgentRefused("There is no reply yet after which a fork could begin.")
         if order.isolation is None:
             quarters = stock.housing.beside(newcomer)
-            quarters.workspace.know(workspace_of(parent))
+            quarters.workspace.know(_workspace(parent))
         else:
             quarters = await stock.housing.apart(newcomer, forks=True)
         try:
@@ -330,9 +332,12 @@ class Outfitting:
 
     def _definition(self, kind: str) -> Definition:
         try:
-            return self._stock.definition(kind)
+            definition = self._stock.definition(kind)
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
+        # Before anything is made for it: its hooks must be such as can be run.
+        self._stock.hooks.own(definition)
+        return definition
 
     def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
         offered = (name for name in kit.tools if name not in self._stock.of_lead)
@@ -360,21 +365,15 @@ class Outfitting:
         agent = plan.newcomer.agent
         around = parent.surroundings
         seat = plan.newcomer.seat
+        permissions = permissions_of(plan)
+        whose = Whose(
+            identity=identity_of(plan),
+            workspace=plan.quarters.workspace,
+            permissions=permissions,
+            transcript=stock.files.path(agent),
+        )
         return Agent(
-            identity=seated(
-                Identity(
-                    session=parent.identity.session,
-                    agent=agent,
-                    name=facts.name or agent,
-                    team=parent.identity.team,
-                    color=facts.color,
-                    parent=AgentId(facts.parent),
-                    kind=facts.agent_type,
-                    depth=facts.depth,
-                ),
-                seat,
-                facts.mode,
-            ),
+            identity=whose.identity,
             model=plan.model,
             system=facts.system,
             tools={name: plan.kit.tools[name] for name in plan.toolset.names},
@@ -387,7 +386,8 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=permissions_of(plan),
+            permissions=permissions,
+            hooks=stock.hooks.of(whose, stock.hooks.own(plan.definition)),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -443,6 +443,7 @@ class Outfitting:
                 source=str(plan.definition.source),
                 start_tokens=agent.context_tokens,
                 worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
+                hooks=listed(agent.hooks),
                 notes=plan.quarters.notes,
             ),
             prompt=prompt,
@@ -462,3 +463,8 @@ class Outfitting:
             return ran, wrote
 
         return check
+
+
+def _workspace(agent: Agent) -> LocalWorkspace:
+    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
+    return agent.surroundings.workspace

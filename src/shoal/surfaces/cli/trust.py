@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust what this project's .claude/settings.json and settings.local.json would allow, the MCP servers of
-    its .mcp.json and its agents, and the plug-ins that lie in it, as they are now.
+    its .mcp.json, the hooks and servers of its agents, and the plug-ins that lie in it, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """

@@ -1,4 +1,4 @@
-"""An agent about to be made: what it will be, and what it may do."""
+"""An agent about to be made: who it will be, and what it may do."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent import Agent, Bounds
+from shoal.agent.agent import Bounds
 from shoal.agent.conversation import Conversation
 from shoal.app.mcp_servers import Kit
 from shoal.app.orders import authority_of, mode_named
 from shoal.app.quarters import Quarters
+from shoal.app.seats import seated
 from shoal.core.definitions import Definition, Toolset
+from shoal.core.identity import Identity
+from shoal.core.ids import AgentId
 from shoal.core.ports import Model, Transcript
 from shoal.policy.memory import Memory
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Newcomer
 from shoal.stores.files.subagents import Remembered
-from shoal.workspaces.local import LocalWorkspace
 
 
 class Plan(Struct, kw_only=True):
+    """An agent about to be made."""
+
     newcomer: Newcomer
     definition: Definition
     facts: Remembered
@@ -36,9 +40,22 @@ class Plan(Struct, kw_only=True):
     conversation: Conversation
 
 
-def workspace_of(agent: Agent) -> LocalWorkspace:
-    assert isinstance(agent.surroundings.workspace, LocalWorkspace)
-    return agent.surroundings.workspace
+def identity_of(plan: Plan) -> Identity:
+    facts, parent, agent = plan.facts, plan.newcomer.parent.identity, plan.newcomer.agent
+    return seated(
+        Identity(
+            session=parent.session,
+            agent=agent,
+            name=facts.name or agent,
+            team=parent.team,
+            color=facts.color,
+            parent=AgentId(facts.parent),
+            kind=facts.agent_type,
+            depth=facts.depth,
+        ),
+        plan.newcomer.seat,
+        facts.mode,
+    )
 
 
 def permissions_of(plan: Plan) -> RulePermissions:
