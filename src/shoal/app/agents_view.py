@@ -119,6 +119,7 @@ _SHOWN = {
     "hooks": "hooks",
     "initialPrompt": "initial_prompt",
     "oneShot": "one_shot",
+    "instructions": "instructions",
 }
 
 

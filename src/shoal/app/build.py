@@ -22,6 +22,7 @@ from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
+from shoal.app.knowledge import Knowledge, gathered
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -78,6 +79,7 @@ class Parts(Struct, kw_only=True):
     shells: Shells
     timetable: ClockedTimetable
     between: AgentsRecord
+    knowledge: Knowledge
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -136,7 +138,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         acceptance.of_task,
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
-    flags = (*options.allowed_tools, *options.disallowed_tools)
+    knowledge = gathered(
+        settings, cwd, definitions, tools=tools, permissions=reach.permissions, note=session.note
+    )
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
     crew, teams = make_crew(
         Ground(
@@ -157,6 +161,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             plans=plans,
             coordinator=coordinator,
             acceptance=acceptance,
+            knowledge=knowledge,
             shore=Shore(
                 cwd=cwd,
                 model=model,
@@ -179,6 +184,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             clock=options.clock,
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
+            instructions=knowledge.instructions.text,
             also=options.append_system_prompt,
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
@@ -217,6 +223,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         shells=reach.shells,
         timetable=timetable,
         between=between,
+        knowledge=knowledge,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -230,7 +237,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *remarks,
             *(warning for parsed in given for warning in parsed.warnings),
             *definitions.unusable(),
-            *unknown_rules(flags, tools),
+            *knowledge.remarks(),
+            *unknown_rules((*options.allowed_tools, *options.disallowed_tools), tools),
             *history.notes,
         ),
         started=started,

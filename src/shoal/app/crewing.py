@@ -15,6 +15,7 @@ from shoal.app.agent_files import AgentFiles
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
+from shoal.app.knowledge import Knowledge
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
@@ -69,6 +70,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     plans: Plans
     acceptance: Acceptance
     shore: Shore
+    knowledge: Knowledge
     coordinator: bool = False
 
 
@@ -84,7 +86,8 @@ def make_crew(
         outputs=ground.directory / "tasks",
         definition=ground.definitions.find,
         model=_models(ground),
-        system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
+        system=cache(_system(ground)),
+        known=ground.knowledge.for_newcomer,
         tools=tools,
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
@@ -117,7 +120,7 @@ def make_crew(
         ids=ground.ids.branch(),
         emit=ground.emit,
     )
-    ground.plans.crew = crew
+    ground.plans.crew = ground.knowledge.invoking.crew = crew
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
     free = not (forks or ground.coordinator)
@@ -130,9 +133,18 @@ def make_crew(
     )
     abroad = Abroad(ground.settings.home).send
     agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
-    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams)):
+    skill = ground.knowledge.tool()
+    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams), skill):
         tools[tool.schema.name] = tool
     return crew, teams
+
+
+def _system(ground: Ground) -> Callable[[str, Path, bool], str]:
+    def system(prompt: str, cwd: Path, instructed: bool) -> str:  # noqa: FBT001 - the port's shape
+        told = ground.knowledge.instructions.text if instructed else ""
+        return system_prompt(cwd=cwd, clock=ground.options.clock, instead=prompt, instructions=told)
+
+    return system
 
 
 class Plans:

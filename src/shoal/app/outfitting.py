@@ -12,6 +12,8 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.invoking import Preloaded
+from shoal.app.limiting import lend, limited, narrowing
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -65,8 +67,11 @@ class Stock(Struct, frozen=True, kw_only=True):
     definition: Callable[[str], Definition]
     """Raises `UnknownAgent` or `BadDefinition`."""
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
-    system: Callable[[str, Path], str]
-    """The whole system prompt, from an agent's own part of it and where it works."""
+    system: Callable[[str, Path, bool], str]
+    """The whole system prompt, from an agent's own part of it, where it works, and whether it is told what
+    instruction files say."""
+    known: Callable[[Definition], Preloaded]
+    """What its definition lets an agent know from the start. Raises `AgentRefused`."""
     tools: Mapping[str, Tool]
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
@@ -91,12 +96,15 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     bounds: Bounds
     model: Model
+    known: Preloaded = Preloaded()
 
 
 class _Plan(Struct, kw_only=True):
     """An agent about to be made."""
 
     newcomer: Newcomer
+    order: Order | None = None
+    known: Preloaded = Preloaded()
     definition: Definition
     facts: Remembered
     resumed: bool = False
@@ -126,9 +134,10 @@ class Outfitting:
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=self._toolset(definition, newcomer.seat),
+            toolset=limited(self._toolset(definition, newcomer.seat), order),
             bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(parent, order, definition),
+            known=self._stock.known(definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
         try:
@@ -147,7 +156,7 @@ class Outfitting:
             name=order.name or "",
             model=name_of(wanted.model),
             mode=seated_mode(authority, definition, newcomer.seat),
-            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
+            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd, definition.instructions),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -162,6 +171,8 @@ class Outfitting:
         transcript = self._stock.files.transcript(newcomer, facts)
         plan = _Plan(
             newcomer=newcomer,
+            order=order,
+            known=wanted.known,
             definition=definition,
             facts=facts,
             toolset=wanted.toolset,
@@ -171,7 +182,7 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
+        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told, wanted.known.texts))
         self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
         return outfit
 
@@ -290,7 +301,7 @@ class Outfitting:
             may_skip=authority.may_skip,
         )
         own = own_part(definition, newcomer.seat)
-        system = facts.system or self._stock.system(own, quarters.workspace.cwd)
+        system = facts.system or self._stock.system(own, quarters.workspace.cwd, definition.instructions)
         return _Plan(
             newcomer=newcomer,
             definition=definition,
@@ -454,8 +465,9 @@ def _permissions(plan: _Plan) -> RulePermissions:
         only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
         never=() if resumed else toolset.never,
         confined=quarters.main,
-        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
+        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else narrowing(plan.order),
     )
+    lend(permissions, plan.order, plan.known)
     if not resumed:
         plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
     if quarters.secluded is not None and quarters.sandbox is not None:

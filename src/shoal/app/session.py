@@ -11,8 +11,9 @@ from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
-from shoal.agent.loop import Ended, run
+from shoal.agent.loop import Ended
 from shoal.app.answering import LOOKED_AT, Answering
+from shoal.app.commanding import Invocation, work
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
@@ -124,7 +125,7 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | None) -> Turn:
+    def run(self, prompt: str | Message | Invocation | None) -> Turn:
         """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
@@ -394,7 +395,7 @@ class Session:
                 self._watchers.pop(watcher, None)
                 self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
 
-    async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
+    async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
         assume(agent.identity, agent.surroundings.workspace)
@@ -428,7 +429,7 @@ class Session:
             self._interrupted = False
             channel.close()
 
-    async def _guarded(self, prompt: Message | None) -> tuple[Ended, Exception | None]:
+    async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
@@ -443,7 +444,7 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
-                return await run(self.agent, prompt), None
+                return await work(self, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

@@ -141,7 +141,8 @@ def answer(
 
 def forget(home: Path, project: Path) -> None:
     """Take back whatever was said about a project. Raises `StoreError`."""
-    TrustFile(home).say(project, dict.fromkeys(_NAMES.values()))
+    file = TrustFile(home)
+    file.say(project, dict.fromkeys(file.files(project)))
 
 
 def _said(wide: _Wide, *, trusted: bool) -> Said:

@@ -38,6 +38,7 @@ from shoal.policy.tables import FileTable, Tables
 
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
+    | {"Skill"}
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
     | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
@@ -84,6 +85,8 @@ class RulePermissions:
         self._roots: tuple[str, ...] = (self._reach.root,)
         self._tables: Tables | None = None
         self._known: tuple[Standing | None, int] = (None, -1)
+        self._lent: tuple[Rule, ...] = ()
+        self._kept_rules: tuple[Rule, ...] = ()
         self._shell = ShellJudge(self._reach)
         self._narrowing = Narrowing()
         self._never: tuple[str, ...] = ()
@@ -154,6 +157,24 @@ class RulePermissions:
         if child._narrowing != Narrowing():
             child._guard = Guard(child._narrowing, child._reach, child._roots, child._is_kept)
         return child
+
+    def lend(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
+        """Allow this agent, and none it starts, what a skill needs: until its turn is over, or for good."""
+        if lasting:
+            self._kept_rules = (*self._kept_rules, *rules)
+        else:
+            self._lent = (*self._lent, *rules)
+        self._tables = None
+
+    def turn_over(self) -> None:
+        if self._lent:
+            self._lent, self._tables = (), None
+
+    def open_for_reading(self, directory: Path) -> None:
+        """Let this agent, and those it starts from now on, read what is below a directory."""
+        if directory not in self._places:
+            self._places = (*self._places, directory)
+            self._readable = tuple(f"{place}/" for place in self._places)
 
     @property
     def narrowed(self) -> Narrowed:
@@ -253,7 +274,7 @@ class RulePermissions:
                 if Path(os.path.realpath(directory)) not in self._workspace.granted:
                     self._workspace.grant(directory)
             whole = Standing(
-                allow=(*standing.allow, *said["allow"]),
+                allow=(*standing.allow, *said["allow"], *self._kept_rules, *self._lent),
                 ask=(*standing.ask, *said["ask"]),
                 deny=(*standing.deny, *said["deny"]),
                 directories=(*standing.directories, *self.answers.directories),

@@ -30,6 +30,11 @@ def said_in(content: bytes, project: str, file: str) -> Said | None:
         raise ValueError(f"{project}, {file}: {error}") from error
 
 
+def files_in(content: bytes, project: str) -> tuple[str, ...]:
+    """Raises `ValueError` for content that is not a trust file."""
+    return tuple(_projects(_read(content)).get(project, {}))
+
+
 def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> bytes:
     """The content with these words about a project's files, None to forget one; all else stays as it is."""
     raw = _read(content)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import make_private, unwritable, write_whole
-from shoal.wire.trust import Said, said_in, with_said
+from shoal.wire.trust import Said, files_in, said_in, with_said
 
 _TRIES, _PAUSE = 100, 0.02
 
@@ -26,6 +26,13 @@ class TrustFile:
         """Raises `StoreError` where the file cannot be understood."""
         try:
             return said_in(self._content(), _key(project), file)
+        except ValueError as error:
+            raise self._broken(error) from error
+
+    def files(self, project: Path) -> tuple[str, ...]:
+        """Those of a project about which something was said. Raises `StoreError`."""
+        try:
+            return files_in(self._content(), _key(project))
         except ValueError as error:
             raise self._broken(error) from error
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
+from shoal.app.commanding import is_typed_command
 from shoal.app.session import Session
 from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
@@ -13,6 +14,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.ids import LEAD
 from shoal.core.messages import Message, Text
+from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
 from shoal.surfaces.cli.prompting import Prompting
@@ -100,7 +102,7 @@ class StreamInput:
         self._in_tools = False
 
     def _steer(self) -> None:
-        while self._in_tools and self._waiting and _is_text(self._waiting[0]):
+        while self._in_tools and self._waiting and _can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     async def _take(self, line: bytes) -> None:
@@ -133,7 +135,8 @@ class StreamInput:
         match subtype:
             case "initialize":
                 agents = [_agent(definition) for definition in self._session.parts.definitions.all()]
-                return {"commands": [], "agents": agents, "output_style": "default", "account": {}}
+                commands = [_command(each) for each in self._session.parts.knowledge.commands()]
+                return {"commands": commands, "agents": agents, "output_style": "default", "account": {}}
             case "interrupt":
                 await self._session.interrupt()
             case "set_permission_mode":
@@ -168,6 +171,14 @@ def _agent(definition: Definition) -> dict[str, str]:
     return {"name": definition.name, "description": definition.description, "model": model}
 
 
+def _command(command: Skill | TypedPrompt) -> dict[str, str]:
+    return {
+        "name": command.name,
+        "description": command.description,
+        "argumentHint": command.argument_hint,
+    }
+
+
 def _mode(name: object) -> Mode:
     known: tuple[Mode, ...] = get_args(Mode)
     for mode in known:
@@ -176,5 +187,7 @@ def _mode(name: object) -> Mode:
     raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
 
 
-def _is_text(message: Message) -> bool:
-    return all(isinstance(block, Text) for block in message.content)
+def _can_steer(message: Message) -> bool:
+    """A command gets a turn of its own."""
+    is_text = all(isinstance(block, Text) for block in message.content)
+    return is_text and not is_typed_command(message.text)

@@ -100,6 +100,16 @@ COMMANDS = {
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
     ),
+    "skills": SubCommand(
+        "shoal.surfaces.cli.skills",
+        "List, show and check skills and commands.",
+        (
+            "shoal skills ls",
+            "shoal skills show pdf",
+            "shoal skills validate .claude/skills",
+            "shoal skills ls --json | jq -r '.[].name'",
+        ),
+    ),
     "stop": SubCommand(
         "shoal.surfaces.cli.stop",
         "Stop a live run, or one of its agents.",

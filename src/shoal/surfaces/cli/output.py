@@ -320,6 +320,7 @@ def _init(session: Session) -> stream_json.Init:
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],
+        slash_commands=[each.name for each in parts.knowledge.commands()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from shoal.app.commanding import Invocation
+from shoal.core.errors import BadDefinition, UnknownSkill
+from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 
 if TYPE_CHECKING:
+    from shoal.app.session import Session
     from shoal.surfaces.cli.talk import Talk
 
 Run = Callable[["Talk", str], Coroutine[Any, Any, None]]
@@ -31,14 +35,30 @@ def is_command(text: str) -> bool:
     return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
 
 
-def find(text: str) -> Command | str:
-    """The command, or what to tell the person."""
+def find(text: str, session: Session) -> Command | Invocation | str:
+    """The command, one of the session's own, or what to tell the person."""
+    from shoal.app.commanding import typed
+
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}
     if word in by_name:
         return by_name[word]
-    near = get_close_matches(word, by_name, n=1)
+    try:
+        found = typed(session.parts, text)
+    except BadDefinition as bad:
+        return str(bad)
+    except UnknownSkill:
+        found = text
+    if isinstance(found, Invocation):
+        return found
+    near = get_close_matches(word, completions([session]), n=1)
     return f"There is no command {word}. {f'Did you mean {near[0]}? ' if near else ''}/help lists them."
+
+
+def completions(sessions: Sequence[Session]) -> list[str]:
+    """What can be typed: the terminal's own commands, and those of the session."""
+    own = [f"/{each.name}" for session in sessions for each in session.parts.knowledge.commands()]
+    return [*(command.name for command in COMMANDS), *own]
 
 
 def argument(text: str) -> str:
@@ -50,12 +70,19 @@ async def _help(talk: Talk, _: str) -> None:
         for command in COMMANDS:
             talk.screen.write(f"  {command.usage:<18}", BOLD)
             talk.screen.write(f"{command.help}\n", DIM)
+        for each in talk.session.parts.knowledge.commands():
+            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<18}", BOLD)
+            talk.screen.write(f" {cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
             "  Ctrl-B lets agents that are waited for go on in the background.\n"
             "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
             DIM,
         )
+
+
+def _from(command: Skill | TypedPrompt) -> str:
+    return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
 async def _btw(talk: Talk, question: str) -> None:
@@ -118,6 +145,18 @@ async def _agents(talk: Talk, words: str) -> None:
     await agents(talk, words)
 
 
+async def _skills(talk: Talk, _: str) -> None:
+    from shoal.surfaces.cli.slash_skills import skills
+
+    skills(talk)
+
+
+async def _memory(talk: Talk, _: str) -> None:
+    from shoal.surfaces.cli.slash_skills import memory
+
+    memory(talk)
+
+
 async def _clear(talk: Talk, _: str) -> None:
     talk.end("cleared")
 
@@ -137,6 +176,8 @@ COMMANDS = (
         at_once=True,
     ),
     Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
+    Command(name="/skills", usage="/skills", help="what agents can look up", run=_skills, at_once=True),
+    Command(name="/memory", usage="/memory", help="the files with instructions", run=_memory, at_once=True),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),

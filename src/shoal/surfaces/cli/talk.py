@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from shoal.app.commanding import Invocation, is_typed_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Event, Finished
 from shoal.core.ids import LEAD
@@ -64,7 +65,10 @@ class Talk:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._look_around()
-            if first:
+            if first and is_typed_command(first):
+                self._show_prompt(first)
+                self._command(first)
+            elif first:
                 self._say(first)
             beside = (self._until_stopped(), self._tell(), self._put_questions(), self._take_up_arrivals())
             running = [tasks.create_task(each) for each in beside]
@@ -197,9 +201,11 @@ class Talk:
             self.telling.note(f"↳ said when this is done: {one_line(text)}")
 
     def _command(self, text: str) -> None:
-        command = slash.find(text)
+        command = slash.find(text, self.session)
         if isinstance(command, str):
             self.telling.note(command, RED)
+        elif isinstance(command, Invocation):
+            self._invoke(command)
         elif command.at_once:
             aside = self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
             self._asides.add(aside)
@@ -208,6 +214,13 @@ class Talk:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
             self._start(command.run(self, slash.argument(text)))
+
+    def _invoke(self, command: Invocation) -> None:
+        if self._under_way is not None:
+            name = command.what.name
+            self.telling.note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+        else:
+            self._start(self._turn(self.session.run(command)))
 
     def _interrupt(self, line: str) -> None:
         now = self._clock.monotonic()
@@ -289,6 +302,9 @@ class Talk:
         match event:
             case Answered(question=question):
                 self._answered(question)
+            case Finished(requests=0, reason="done", text=text) if text:
+                # No model spoke: the report of a command's own agent is the answer.
+                self.screen.write(f"{text}\n\n")
             case Finished():
                 self.screen.write("\n")
             case _:
