@@ -89,11 +89,13 @@ class Invoking:
     async def typed_fork(self, skill: Skill, arguments: str, agent: Agent) -> Outcome:
         """For a person who typed its name: as if the agent had called for it."""
 
+        wanted = skill
+
         @tool(name="Skill", deadline=None)
-        async def begin(site: Site) -> Outcome:
-            """Start it."""
+        async def begin(skill: str, site: Site) -> Outcome:
+            """Start it; its name is there for the rules about it."""
             try:
-                return told_start(await self.forked(skill, arguments, agent, site))
+                return told_start(await self.forked(wanted, arguments, agent, site))
             except AgentRefused as refusal:
                 return failed(str(refusal))
 
@@ -145,9 +147,9 @@ class Invoking:
         parts: list[str] = []
         room = _MOST_PUT_IN
         for piece in pieces(skill.body, arguments, places, files=skill.kind == "command"):
-            if piece.kind != "text":
-                room -= 1
-            parts.append(await self._put_in(piece, agent) if room >= 0 else _not_put_in(piece))
+            room -= piece.kind != "text"
+            is_too_much = room < 0 and piece.kind != "text"
+            parts.append(_not_put_in(piece) if is_too_much else await self._put_in(piece, agent))
         return neutral("".join(parts))
 
     async def _put_in(self, piece: Piece, agent: Agent) -> str:

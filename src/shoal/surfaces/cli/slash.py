@@ -71,8 +71,8 @@ async def _help(talk: Talk, _: str) -> None:
             talk.screen.write(f"  {command.usage:<18}", BOLD)
             talk.screen.write(f"{command.help}\n", DIM)
         for each in talk.session.parts.knowledge.commands():
-            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<18}", BOLD)
-            talk.screen.write(f" {cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
+            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
+            talk.screen.write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
             "  Ctrl-B lets agents that are waited for go on in the background.\n"
