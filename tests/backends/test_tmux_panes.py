@@ -310,7 +310,11 @@ asyncio.run(main())
     ) as process:
         assert process.stdout is not None
         assert await asyncio.to_thread(process.stdout.readline) == b"open\n"
-        assert len(tmux.rows("#{pane_id}")) == 3
+        pids = [int(pid) for pid in tmux.rows("#{pane_pid}")[1:]]
+        assert len(pids) == 2
         process.kill()
     await tmux.until(lambda: tmux.rows("#{pane_id}") == [lead], "the end of the panes")
+    await tmux.until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of what ran there"
+    )
     await tmux.until(lambda: tmux("show-options", "-w", "-t", "person:0") == before, "the window as it was")

@@ -17,6 +17,7 @@ from shoal.core.backends import Pane, PaneEnd
 from tmux_rig import TmuxServer, panes_in
 
 ANN = "You are ann"
+FROM_LEAD = {"to": "ann", "message": "The lead has a word.", "summary": "a word"}
 LONG = "I looked at " + "the roof and " * 30 + "the gutter."
 
 
@@ -29,6 +30,7 @@ def team(place: Place, *steps: dict[str, object], mode: str = "bypassPermissions
         {"match": "go", "tools": [{"name": "TeamCreate", "input": {"team_name": "roof"}}]},
         {"at": 1, "tools": [{"name": "Agent", "input": spawn}]},
         {"at": 2, "text": "Ann is there."},
+        {"match": "tell ann", "tools": [{"name": "SendMessage", "input": FROM_LEAD}]},
         {"text": "Good.", "repeat": True},
         mode=mode,
         prompt="go",
@@ -75,6 +77,24 @@ async def test_what_a_person_types_in_a_teammates_pane_reaches_it_as_from_the_pe
     assert not any(each["type"] == "agent_ended" for each in events(place))
     talk.type(CTRL_D)
     assert talk.wait_for_end() == 0
+
+
+@pytest.mark.spec("SRF-01")
+def test_what_a_person_types_comes_before_what_the_lead_said_earlier(place: Place) -> None:
+    gate = place.gate()
+    talk = team(place, {"match": "Begin", "tools": [bash(gate.command)]}, {"text": "Heard.", "repeat": True})
+    view = place.shoal_at_terminal("view", session_of(place), "ann")
+    view.wait_for("● Bash")
+    talk.wait_for(is_at_prompt)
+    talk.type("tell ann\r")
+    talk.wait_for(lambda text: "● SendMessage" in text and "Good." in text)
+    view.type("me first\r")
+    view.wait_for("ann hears it at its next step")
+    gate.open()
+    text = view.wait_for(lambda text: "› me first" in text and "The lead has a word." in text)
+    assert text.index("› me first") < text.index("team-lead › The lead has a word.")
+    heard = "\n".join(said_to_ann(place))
+    assert heard.index("me first") < heard.index("The lead has a word.")
 
 
 def test_calls_and_questions_are_seen_and_the_head_has_the_colour(place: Place) -> None:

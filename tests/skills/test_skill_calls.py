@@ -159,13 +159,12 @@ async def test_a_skill_that_forks_is_done_by_an_agent_limited_to_its_tools(proje
 
 
 @pytest.mark.spec("FRK-06")
-async def test_where_all_agents_run_in_the_background_so_does_a_skill_that_forks(
+async def test_in_assistant_mode_a_skill_that_forks_runs_in_the_background_and_is_told_of(
     project: Path, home: Path
 ) -> None:
     skill(home / "skills", "census", "part-census Count.", context="fork")
     mind = Mind(lead=[use("Skill", skill="census"), "go on", everything], census=["there are 7"])
-    # An agent that is named with forks on runs as every agent does in assistant mode.
-    async with opened(project, mind.model, own={"forks": True}, attended=True) as session:
+    async with opened(project, mind.model, own={"assistant": True}) as session:
         text = await all_turns(session)
     assert starts(session)[0].background
     assert "<task-notification>" in text

@@ -60,6 +60,16 @@ class Bounds(Struct, frozen=True, kw_only=True):
     thinking_tokens: int = 0
 
 
+class Held(Struct, frozen=True, kw_only=True):
+    """What an agent is held to for a while, though it is shown all its tools."""
+
+    tools: frozenset[str]
+    why: str
+    """Told with each call of another tool, which is not run."""
+    reminder: str
+    """Told after the calls of each message."""
+
+
 class Agent(Struct, kw_only=True):
     identity: Identity
     model: Model
@@ -80,10 +90,20 @@ class Agent(Struct, kw_only=True):
     api_seconds: float = 0.0
     replies: int = 0
     """How often the model has answered."""
+    held: Held | None = None
+    briefing: Callable[[], Awaitable[str]] | None = None
+    """What it must know whatever a summary leaves out; told anew after each compaction."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())
         self.recount()
+
+    def give(self, tools: Mapping[str, Tool]) -> None:
+        """Let it have other tools from its next request on; a call at work keeps the tool it has."""
+        before = sum(map(_length, self.schemas))
+        self.tools = tools
+        self.schemas = tuple(tool.schema for tool in tools.values())
+        self.context_tokens += (sum(map(_length, self.schemas)) - before) // BYTES_PER_TOKEN
 
     def recount(self) -> None:
         """Estimate anew, where the conversation is not the one the provider last counted."""

@@ -12,9 +12,18 @@ from shoal.agent.conversation import Conversation
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Mode
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
-from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
+from shoal.stores.files.sessions import read_session
+from shoal.stores.files.subagents import (
+    Remembered,
+    recall,
+    recall_unspoken,
+    remember,
+    remember_mode,
+    subagent_path,
+)
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
@@ -58,6 +67,15 @@ class AgentFiles:
         path = subagent_path(self._directory, newcomer.agent)
         return FileTranscript(path, lines, durable=self._durable)
 
+    def last_entry(self, agent: AgentId) -> str:
+        """In the file that would be its transcript; nothing where there is none, or it cannot be read."""
+        if self._directory is None:
+            return ""
+        try:
+            return read_session(subagent_path(self._directory, agent), agent).last or ""
+        except StoreError:
+            return ""
+
     def keep(
         self, agent: AgentId, facts: Remembered, transcript: Transcript, conversation: Conversation
     ) -> None:
@@ -65,6 +83,11 @@ class AgentFiles:
             self._in_memory[agent] = Recalled(facts=facts, transcript=transcript, conversation=conversation)
         else:
             remember(subagent_path(self._directory, agent), facts)
+
+    def approved(self, agent: AgentId, mode: Mode) -> None:
+        """Its plan was approved: resumed, it need not plan again."""
+        if self._directory is not None:
+            remember_mode(subagent_path(self._directory, agent), mode)
 
     def recalled(self, newcomer: Newcomer) -> Recalled:
         """Raises `AgentRefused` where there is no such agent, or its transcript cannot be used."""
@@ -85,6 +108,10 @@ class AgentFiles:
         except StoreError as error:
             raise AgentRefused(str(error)) from error
         transcript = self.transcript(newcomer, facts)
+        if facts.after and loaded.last == facts.after:
+            # All that is there was said by one that had its name before.
+            conversation = Conversation(transcript, self._clock, self._ids.branch())
+            return Recalled(facts=facts, transcript=transcript, conversation=conversation)
         conversation = Conversation(
             transcript, self._clock, self._ids.branch(), messages=loaded.messages, last=loaded.last
         )

@@ -14,7 +14,7 @@ from shoal.app.brief import Brief, opened_by, sealed
 from shoal.app.choosing_backends import Backends, chosen
 from shoal.app.orders import authority_of, name_of
 from shoal.core.agents import Order
-from shoal.core.backends import Berth, Papers, Wanted
+from shoal.core.backends import MARKS, Berth, Papers, Wanted
 from shoal.core.budget import Purse
 from shoal.core.decisions import Mode
 from shoal.core.errors import AgentRefused, ProcessError
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 ENTRY = "shoal.app.outpost:main"
 PRELOADED = ("shoal.app.rehearsal",)
-MARKS = {
-    "CLAUDECODE": "1",
-    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
-    "CLAUDE_CODE_ENTRYPOINT": "cli",
-}
-"""In the environment of every teammate. Who it is never stands there."""
 
 
 class Shore(Struct, frozen=True, kw_only=True):
@@ -88,7 +82,7 @@ class Berths:
         on, place = self._on, await self.place(entered.agent_type)
         wanted = Wanted(
             papers=self._papers(entered, mode),
-            cwd=Path(entered.cwd),
+            cwd=self._begins_in(entered),
             env={**on.settings.environ, **MARKS},
             brief=b"" if self.foreign(entered.agent_type) else self._brief(entered, order, mode, call),
             program=on.settings.own.teammate_programs.get(entered.agent_type, ()),
@@ -99,6 +93,11 @@ class Berths:
         except ProcessError as error:
             self._backends.look_again()
             raise AgentRefused(f"The teammate {entered.name} was not started: {error}") from error
+
+    def _begins_in(self, entered: Entered) -> Path:
+        """A worktree without work in it is gone when its agent rests; it gets another one."""
+        cwd = Path(entered.cwd)
+        return cwd if cwd.is_dir() else self._lead().surroundings.workspace.root
 
     async def aclose(self) -> None:
         await self._backends.aclose()

@@ -15,6 +15,7 @@ from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
+from shoal.app.assisting import added_prompt, assists
 from shoal.app.berths import Shore
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked
@@ -23,6 +24,9 @@ from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.history import History, open_history
 from shoal.app.knowledge import Knowledge, gathered
+from shoal.app.mcp_prompts import ServedPrompts
+from shoal.app.mcp_servers import McpServers
+from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -78,6 +82,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    servers: McpServers
     between: AgentsRecord
     knowledge: Knowledge
     journal: Journal
@@ -90,6 +95,8 @@ class Parts(Struct, kw_only=True):
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None
     """What an earlier process of this session did not come to do."""
+    assistant: bool
+    """Whether the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -101,10 +108,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
-    remarks, coordinator = checked(settings, cwd), coordinates(options, settings)
+    remarks = checked(settings, cwd)
+    coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
-    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
-    ids = Ids(options.seed)
+    definitions, ids = definitions_for(cwd=cwd, home=settings.home, given=given), Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
@@ -125,7 +132,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     model = await choose(options.model)
     record = open_record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session, name=options.name, team=options.team)
-    reach = await reach_of(options, settings, cwd, record, session, ids, leave)
+    reach = await reach_of(options, settings, cwd, record, session, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
     plans = plans_in(settings, ids.branch())
     queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
@@ -134,12 +141,26 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     tools |= all_tools(
         reach.shells,
         between,
-        (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
+        (
+            *plan_tools(plans.of),
+            *schedule_tools(timetable, attended=options.attended or assistant),
+            *options.tools,
+        ),
         acceptance.of_task,
+        nested_teams=settings.own.team_depth > 1,
+    )
+    servers = await leave.enter_async_context(
+        session_servers(options, settings, reach, record.directory, session, tools)
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     knowledge = gathered(
-        settings, cwd, definitions, tools=tools, permissions=reach.permissions, note=session.note
+        settings,
+        cwd,
+        definitions,
+        tools=tools,
+        permissions=reach.permissions,
+        prompts=[ServedPrompts(servers)],
+        note=session.note,
     )
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
     crew, teams = make_crew(
@@ -160,6 +181,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             housing=_housing(options, settings, record, reach.workspace, session, leave),
             plans=plans,
             coordinator=coordinator,
+            assistant=assistant,
             acceptance=acceptance,
             knowledge=knowledge,
             shore=Shore(
@@ -170,6 +192,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 note=session.note,
                 hear=session.overhear,
             ),
+            servers=servers,
         ),
         tools,
         reach.shells,
@@ -185,7 +208,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
             instructions=knowledge.instructions.text,
-            also=options.append_system_prompt,
+            also=added_prompt(options, assistant=assistant),
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
         conversation=Conversation(
@@ -207,9 +230,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
-    left = _left_over(options, settings, history, record, ids)
-    if left is not None:
-        left.count_on(purse, reach.shells)
+    servers.changed = lambda: agent.give(tools_of_lead(options, tools, coordinator=coordinator))
+    left = _counted(_left_over(options, settings, history, record, ids), purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -222,6 +244,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        servers=servers,
         between=between,
         knowledge=knowledge,
         journal=record.journal,
@@ -231,6 +254,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         left_over=left,
+        assistant=assistant,
         turns_before=max(history.turns, left.turns if left else 0),
         notes=(
             *settings.warnings,
@@ -238,6 +262,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *(warning for parsed in given for warning in parsed.warnings),
             *definitions.unusable(),
             *knowledge.remarks(),
+            *servers.configured.problems,
             *unknown_rules((*options.allowed_tools, *options.disallowed_tools), tools),
             *history.notes,
         ),
@@ -320,6 +345,12 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
+
+
+def _counted(left: LeftOver | None, purse: Purse, shells: Shells) -> LeftOver | None:
+    if left is not None:
+        left.count_on(purse, shells)
+    return left
 
 
 def _subagents(history: History) -> Path:

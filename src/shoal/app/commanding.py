@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.agent.loop import Ended, run
-from shoal.core.errors import BudgetError, ModelError, NoModel, SettingsError
+from shoal.core.errors import BudgetError, ModelError, NoModel, SettingsError, ShoalError
 from shoal.core.messages import Message, Text, user
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill, TypedPrompt
@@ -64,7 +64,12 @@ async def work(session: Session, prompt: Message | Invocation | None) -> Ended:
         return await _by_an_agent(session, prompt, what)
     if isinstance(what, TypedPrompt):
         source = next(each for each in parts.knowledge.prompts if what in each.list())
-        said = neutral(await source.text(what.name, prompt.arguments))
+        try:
+            said = neutral(await source.text(what.name, prompt.arguments))
+        except ShoalError as error:
+            return Ended(reason="done", detail=f"/{what.name} was not to be had: {error}")
+        except TimeoutError:
+            return Ended(reason="done", detail=f"/{what.name} was not to be had: no answer came in time")
     else:
         said = await parts.knowledge.invoking.text(what, prompt.arguments, agent)
     message = Message(role="user", content=(Text(text=_named(prompt)), Text(text=said)))

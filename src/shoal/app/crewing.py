@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,13 +16,15 @@ from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.knowledge import Knowledge
+from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
-from shoal.app.outfitting import Outfitting, Stock
+from shoal.app.outfitting import Outfitting
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings
+from shoal.app.stock import Stock
 from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
@@ -30,6 +32,7 @@ from shoal.core.definitions import Definition
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Mode
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.core.usage import ModelCard
@@ -71,7 +74,9 @@ class Ground(Struct, frozen=True, kw_only=True):
     acceptance: Acceptance
     shore: Shore
     knowledge: Knowledge
+    servers: McpServers
     coordinator: bool = False
+    assistant: bool = False
 
 
 def make_crew(
@@ -89,6 +94,7 @@ def make_crew(
         system=cache(_system(ground)),
         known=ground.knowledge.for_newcomer,
         tools=tools,
+        equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
         housing=ground.housing,
@@ -107,7 +113,7 @@ def make_crew(
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
-            always_background=forks or ground.coordinator,
+            always_background=forks or ground.coordinator or ground.assistant,
             model_by_call=not ground.coordinator,
             forks=forks,
             auto_background=own.auto_background,
@@ -121,9 +127,10 @@ def make_crew(
         emit=ground.emit,
     )
     ground.plans.crew = ground.knowledge.invoking.crew = crew
+    ground.plans.approved = stock.files.approved
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    free = not (forks or ground.coordinator)
+    free = not (forks or ground.coordinator or ground.assistant)
     shown_inputs = Shown(
         background=own.background_agents and free,
         model=not ground.coordinator,
@@ -154,6 +161,8 @@ class Plans:
         self._make = make
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
+        self.approved: Callable[[AgentId, Mode], None] = lambda _, __: None
+        """Told of the mode in which an agent other than the lead carries its plan out."""
 
     def agent(self, agent: AgentId) -> Agent:
         """One at work."""
@@ -165,6 +174,8 @@ class Plans:
             permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             planning = self._of[agent.agent] = self._make(permissions)
+            if not agent.is_lead:
+                planning.approved = partial(self.approved, agent.agent)
             if agent.is_teammate:
                 # Who approves is for the lead's side to say: the plan goes there in any case.
                 planning.approver = lambda: "user"

@@ -55,6 +55,7 @@ def gathered(
     *,
     tools: Mapping[str, Tool],
     permissions: RulePermissions,
+    prompts: list[TypedPrompts],
     note: Callable[[str], None],
 ) -> Knowledge:
     skills = skills_for(cwd=cwd, home=settings.home)
@@ -68,4 +69,5 @@ def gathered(
         invoking=Invoking(skills, trust, tools=tools, cwd=cwd, note=note),
         news=News(definitions, skills),
         instructions=told,
+        prompts=prompts,
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
+from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
-from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.agent_files import Recalled
 from shoal.app.invoking import Preloaded
 from shoal.app.limiting import lend, limited, narrowing
+from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -26,13 +26,12 @@ from shoal.app.orders import (
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
-from shoal.app.quarters import Housing, Quarters
+from shoal.app.quarters import Quarters
 from shoal.app.seats import own_part, seated, seated_mode, seated_tools
+from shoal.app.stock import Stock
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
-from shoal.core.budget import Purse
 from shoal.core.caps import Limits
-from shoal.core.clock import Clock
 from shoal.core.definitions import Definition, Toolset, tool_names
 from shoal.core.errors import (
     AgentRefused,
@@ -45,47 +44,16 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId, EntryId, Ids
+from shoal.core.ids import AgentId, EntryId
 from shoal.core.messages import Message
 from shoal.core.ports import Model, Transcript
-from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
-from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
 from shoal.workspaces.local import LocalWorkspace
-
-
-class Stock(Struct, frozen=True, kw_only=True):
-    """What every agent of a session is made from."""
-
-    files: AgentFiles
-    outputs: Path
-    definition: Callable[[str], Definition]
-    """Raises `UnknownAgent` or `BadDefinition`."""
-    model: Callable[[Agent, Order, Definition], Awaitable[Model]]
-    system: Callable[[str, Path, bool], str]
-    """The whole system prompt, from an agent's own part of it, where it works, and whether it is told what
-    instruction files say."""
-    known: Callable[[Definition], Preloaded]
-    """What its definition lets an agent know from the start. Raises `AgentRefused`."""
-    tools: Mapping[str, Tool]
-    of_lead: Collection[str]
-    """Tools that the lead alone has, and its forks see."""
-    housing: Housing
-    bounds: Bounds
-    purse: Purse
-    queue: Queue
-    accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
-    """Runs an acceptance command for an agent."""
-    left: Callable[[AgentId], Awaitable[None]]
-    """Told when an agent has ended, so that nothing of it is left."""
-    tell: Tell
-    clock: Clock
-    ids: Ids
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
@@ -93,6 +61,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 
     order: Order
     definition: Definition
+    kit: Kit
     toolset: Toolset
     bounds: Bounds
     model: Model
@@ -108,6 +77,7 @@ class _Plan(Struct, kw_only=True):
     definition: Definition
     facts: Remembered
     resumed: bool = False
+    kit: Kit
     toolset: Toolset
     model: Model
     quarters: Quarters
@@ -131,12 +101,18 @@ class Outfitting:
         definition = self._definition(order.kind or "")
         refuse_where_forbidden(parent, definition.name)
         refuse_what_is_not_there(definition, order)
+        kit = await self._stock.equip(definition, ())
+        async with kit.closed_on_failure():
+            return await self._equipped(order, newcomer, definition, kit)
+
+    async def _equipped(self, order: Order, newcomer: Newcomer, definition: Definition, kit: Kit) -> Outfit:
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=limited(self._toolset(definition, newcomer.seat), order),
+            kit=kit,
+            toolset=limited(self._toolset(definition, newcomer.seat, kit), order),
             bounds=bounds_for(self._stock.bounds, definition, order),
-            model=await self._model(parent, order, definition),
+            model=await self._model(newcomer.parent, order, definition),
             known=self._stock.known(definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
@@ -165,6 +141,7 @@ class Outfitting:
             call=newcomer.call,
             depth=parent.identity.depth + 1,
             color=definition.color if newcomer.seat is None else newcomer.seat.color,
+            after="" if newcomer.seat is None else stock.files.last_entry(newcomer.agent),
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
@@ -175,6 +152,7 @@ class Outfitting:
             known=wanted.known,
             definition=definition,
             facts=facts,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -183,7 +161,7 @@ class Outfitting:
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         outfit = self._outfit(plan, first_prompt(definition, order, quarters.told, wanted.known.texts))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
@@ -235,6 +213,7 @@ class Outfitting:
             newcomer=newcomer,
             definition=FORKED,
             facts=facts,
+            kit=Kit(tools=parent.tools),
             toolset=Toolset(names=facts.tools),
             model=parent.model,
             quarters=quarters,
@@ -246,7 +225,7 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
@@ -256,15 +235,23 @@ class Outfitting:
         facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
-        toolset = self._toolset(definition, newcomer.seat)
+        kit = await self._stock.equip(definition, facts.tools)
+        async with kit.closed_on_failure():
+            return await self._once_more(newcomer, recalled, definition, kit)
+
+    async def _once_more(
+        self, newcomer: Newcomer, recalled: Recalled, definition: Definition, kit: Kit
+    ) -> Outfit:
+        facts, toolset = recalled.facts, self._toolset(definition, newcomer.seat, kit)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in self._stock.tools)
+            names = tuple(name for name in facts.tools if name in kit.tools)
             toolset = replace(toolset, names=names)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         wanted = _Wanted(
             order=order,
             definition=definition,
+            kit=kit,
             toolset=toolset,
             bounds=bounds_for(self._stock.bounds, definition, order, facts.thinking_tokens),
             model=await self._model(newcomer.parent, order, definition),
@@ -275,6 +262,8 @@ class Outfitting:
                 move_to(facts.cwd, quarters.workspace)
             plan = self._resumed(wanted, newcomer, quarters, recalled)
             outfit = self._outfit(plan, None)
+            if quarters.name != facts.worktree:
+                self._keep(plan)
         except BaseException:
             await quarters.finish()
             raise
@@ -305,8 +294,9 @@ class Outfitting:
         return _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=system, mode=mode),
+            facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
             resumed=True,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -325,15 +315,15 @@ class Outfitting:
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
 
-    def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
-        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
-        toolset = tool_names(definition, offered)
+    def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
+        offered = (name for name in kit.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered, kit.also)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        return seated_tools(toolset, seat, self._stock.tools)
+        return seated_tools(toolset, seat, kit.tools)
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -342,6 +332,9 @@ class Outfitting:
         except (BudgetError, ModelError, NoModel, SettingsError) as error:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
         return model
+
+    def _keep(self, plan: _Plan) -> None:
+        self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
 
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
@@ -361,10 +354,11 @@ class Outfitting:
                     depth=facts.depth,
                 ),
                 seat,
+                facts.mode,
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.tools[name] for name in plan.toolset.names},
+            tools={name: plan.kit.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
@@ -398,6 +392,7 @@ class Outfitting:
 
         async def finish() -> KeptWork | None:
             plan.transcript.close()
+            await plan.kit.close()
             await self._stock.left(plan.newcomer.agent)
             return await plan.quarters.finish()
 

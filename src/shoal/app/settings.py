@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.mcp_files import project_servers, server_variables
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
@@ -135,7 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
         named = {_VARIABLES[name]: value for name, value in given.items()}
-        return Secrets({**left_out, **self.tool_environment, **named})
+        return Secrets({**server_variables(self.documents), **left_out, **self.tool_environment, **named})
 
     @property
     def left_out(self) -> tuple[Widening, ...]:
@@ -194,7 +195,8 @@ def load_settings(
     """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    read = tuple(_documents(home, cwd, given, managed))
+    servers, unreadable = project_servers(cwd)
+    read = (*_documents(home, cwd, given, managed), *servers)
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
@@ -225,6 +227,7 @@ def load_settings(
             *refused,
             *loosened,
             *trust.warnings,
+            *unreadable,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,

@@ -8,19 +8,13 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from shoal.core.backends import Backend, Berth, Line, Pane, PaneEnd, Panes, Papers, Wanted
+from shoal.core.backends import MARKS, Backend, Berth, Line, Pane, PaneEnd, Panes, Papers, Wanted
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.groups import leave
 from shoal.core.roster import BackendType
 from shoal.wire.papers import command_line
 
-MARKS = {
-    "CLAUDECODE": "1",
-    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
-    "CLAUDE_CODE_ENTRYPOINT": "cli",
-}
-"""In the environment of every agent. Who it is never stands there."""
 _OF_THE_TERMINAL = frozenset(
     {"TERM", "TERMCAP", "TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES"}
 )

@@ -22,7 +22,8 @@ _ENDING = 2.0
 _GONE = "tmux is gone: its server ended, or let the client go."
 
 # The client ends at once where its session dies, for nobody writes to it any more; the guardian's TERM, which
-# comes then and only then, has the panes of its owner go along.
+# comes then and only then, has the panes of its owner go along. It waits in `wait`, which hears a signal at
+# once; a command in the foreground that is being started may not.
 _KEEPER = r"""
 owner=$1; shift
 tmux=$1; how=$2; where=$3
@@ -31,6 +32,7 @@ end() {
     set-option -q -w -t "#{window_id}" -u pane-border-status
     set-option -q -w -t "#{window_id}" -u pane-border-format
     set-option -q -w -t "#{window_id}" -u main-pane-width
+    run-shell -b "kill -s KILL -- -#{pane_pid}"
     kill-pane -t "#{pane_id}"' | "$tmux" "$how" "$where" source-file -
   exit 0
 }
@@ -38,7 +40,8 @@ trap '' PIPE
 trap end TERM
 "$@"
 echo %exit
-sleep 5
+sleep 5 &
+wait
 """
 
 

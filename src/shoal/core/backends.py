@@ -13,6 +13,13 @@ from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.roster import BackendType
 
+MARKS = {
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "cli",
+}
+"""In the environment of every agent. Who it is never stands there."""
+
 
 class Papers(Struct, frozen=True, kw_only=True):
     """Who a teammate's process is, as its command line says it to ours and to foreign programs alike."""

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
+from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, ProcessError
 from shoal.core.events import AgentStarted
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import AgentName, TeamName
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending
@@ -90,6 +92,10 @@ class Afar:
             raise AgentRefused(ready.why)
         raise AgentRefused(f"The process of {entered.name} could not be started: {how}.")
 
+    def counted_as(self, counted: Started) -> None:
+        """Its place among those that may work at once, for which its process asks."""
+        self._purse.place = counted
+
     @property
     def _team(self) -> TeamName:
         return TeamName(self._entered.agent_id.rpartition("@")[2])
@@ -154,6 +160,8 @@ class Afar:
         try:
             await self._listen()
             how = await self._berth.over()
+            if self.is_foreign and self.request is not None:
+                return Ending(status="completed", text="", detail="it shut down as it was asked to")
             if self._left is None:
                 self.died = how
                 return Ending(status="failed", text="", detail=how)
@@ -186,6 +194,10 @@ class Afar:
             await self._berth.stop(grace=GRACE)
         except ProcessError as error:
             self._on.note(f"The process of {self.name} is left behind: {error}")
+
+    def permit(self, update: Suggestion) -> None:
+        """Let it know what a person answered for the whole session."""
+        self._send(words.Permits(update=update))
 
     def interrupt(self) -> bool:
         """End its working period, not itself."""
@@ -242,10 +254,12 @@ class Afar:
                 self._left = said
             case words.Asks() | words.Unasks():
                 self._questions.serve(said, tasks)
-            case words.Opens() | words.Holds() | words.Settles() | words.Enters() | words.Leaves():
-                self._purse.serve(said, tasks)
+            case words.Permits(update=update):
+                self._on.permit(update)
             case words.Ready() | words.Refused():
                 return
+            case _:
+                self._purse.serve(said, tasks)
 
     def _ponged(self, said: words.Pong) -> None:
         pong = self._pongs.get(said.number)

@@ -13,6 +13,7 @@ from shoal.core.decisions import Mode
 from shoal.core.events import Journaled
 from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Suggestion
 from shoal.core.ports import Desk
 from shoal.core.record import Record
 from shoal.runs.outfit import Outfitter
@@ -38,21 +39,37 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Who approves the plans of teammates."""
     usual: str
     """The agent that is started where none is named."""
+    implicit: Callable[[], bool]
+    """Whether an agent with a name makes a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
+    stall_after: float
+    """Seconds of silence after which a member at work counts as stalled."""
     report_tokens: int
     trust_unsigned: TrustUnsigned
     """What becomes of orders that none of our own processes signed."""
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
 
+    leads_at_work: Callable[[AgentId], bool] = lambda _: False
+    """Whether a member leads a team of its own that is at work."""
+    changed: Callable[[], None] = lambda: None
+    """Told when a member of the team stands otherwise than before."""
+    nests: bool = False
+    """Whether members may lead teams of their own."""
     form: Form = "in-process"
     """How the members run that are made here."""
     elsewhere: Elsewhere = NowhereElse()
     hear: Callable[[bytes], None] = lambda _: None
     """Told the lines that teammates in other processes have written to the journal."""
+    permit: Callable[[Suggestion], None] = lambda _: None
+    """Told what a person answered for the whole session to a teammate in another process."""
     revivals: int = 0
     """How often a teammate whose process died is started again with its history."""
+
+    @property
+    def leader(self) -> AgentId:
+        return self.lead().identity.agent
 
     @property
     def desk(self) -> Desk:

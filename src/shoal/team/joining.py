@@ -68,7 +68,9 @@ class Joiner:
         self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        match self._on.purse.start(kind, 1, again=again):
+        """A member; it counts among those that run at once while it works, another program always."""
+        idle = not self._on.elsewhere.foreign(kind)
+        match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:
@@ -85,7 +87,7 @@ class Joiner:
             outfit = closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
             entered = await self._resolved(entered, outfit.resolved)
             prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
-            await self._office.post_text(LEAD_NAME, entered.name, prompt, kind="prompt")
+            await self._office.post_prompt(entered.name, prompt, _prompt_id(entered))
         except BaseException:
             await self._on.record.rosters.leave(self._team.name, entered.name)
             if outfit is not None:
@@ -101,7 +103,7 @@ class Joiner:
             order = replace(order, name=entered.name, kind=entered.agent_type)
             member = await self._started(entered, order, call)
             entered = await self._resolved(entered, member.ready.resolved, member.pane)
-            await self._office.post_text(LEAD_NAME, entered.name, member.ready.prompt, kind="prompt")
+            await self._office.post_prompt(entered.name, member.ready.prompt, _prompt_id(entered))
         except BaseException:
             await self._on.record.rosters.leave(self._team.name, entered.name)
             if member is not None:
@@ -161,9 +163,10 @@ class Joiner:
     async def _prompted(self, entered: Entered) -> None:
         boxes = self._on.record.mailboxes(self._team.name)
         await boxes.open(entered.name)
-        if not await boxes.history(entered.name):
+        ident = _prompt_id(entered)
+        if not any(mail.id == ident for mail in await boxes.history(entered.name)):
             # Its process ended before the prompt was posted.
-            await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
+            await self._office.post_prompt(entered.name, entered.prompt or "", ident)
 
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
@@ -196,8 +199,14 @@ class Joiner:
                 section=section(team, entered.name),
                 desk=desk,
                 form=self._on.form,
+                leads=self._on.nests,
             ),
         )
+
+
+def _prompt_id(entered: Entered) -> str:
+    """Of its first message; one that had its name before had another."""
+    return f"prompt-{entered.joined_at}"
 
 
 def closing(outfit: Outfit, witness: Witness) -> Outfit:
@@ -207,4 +216,4 @@ def closing(outfit: Outfit, witness: Witness) -> Outfit:
         witness.close()
         return await outfit.finish()
 
-    return replace(outfit, finish=finish)
+    return replace(outfit, finish=finish, witness=witness)

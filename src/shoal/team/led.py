@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from functools import partial
 
-from shoal.core.agents import Glimpse, KeptWork, Order
+from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
-from shoal.core.events import AgentEnded, Queued, WorkKept
-from shoal.core.ids import LEAD, AgentId
-from shoal.core.messages import Text
+from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
+from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
-from shoal.core.tasks import claimable
+from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
-from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
+from shoal.team.activity import Activity
 from shoal.team.afar import Afar
 from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.briefing import briefing
+from shoal.team.departures import Departures, is_foreign
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
@@ -30,21 +31,19 @@ from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
-from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
+from shoal.team.obituary import Lost, glimpse
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
 from shoal.team.taking_up import go_on
 
-KILL = 5.0
-"""Seconds in which one that is ended must be gone."""
 
-
-class LedTeam:
+class LedTeam(Departures):
     """`tasks` outlives it."""
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
         self.name = team.name
+        self._team = team
         self._on = on
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
@@ -57,8 +56,9 @@ class LedTeam:
         self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)
+        self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
-        self._leaving = 0
+        self._leaving: set[Post] = set()
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
         self._news = asyncio.Event()
@@ -66,8 +66,8 @@ class LedTeam:
 
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
-        pump = self._door.pump(LEAD_NAME, LEAD, self._lead_mail.bring, delivered)
-        for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
+        pump = self._door.pump(LEAD_NAME, self._on.leader, self._lead_mail.bring, delivered)
+        for chore in (pump, self._room.mark_what_is_settled(), self._activity.keep(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
     # Its members
@@ -77,7 +77,7 @@ class LedTeam:
         counted = self._joiner.count(kind)
         try:
             place = await self._on.elsewhere.place(kind)
-            member, entered, delivered = await self._joined(order, place, call)
+            member, entered, delivered = await self._joined(order, place, call, counted)
         except BaseException:
             self._on.purse.ended(counted, begun=False)
             raise
@@ -92,56 +92,68 @@ class LedTeam:
         )
 
     async def _joined(
-        self, order: Order, place: BackendType, call: str
+        self, order: Order, place: BackendType, call: str, counted: Started
     ) -> tuple[Member | Afar, Entered, Container[str]]:
         if place == "in-process":
             outfit, entered = await self._joiner.join(order, self._desk, call)
-            return self._member(outfit), entered, outfit.delivered
+            return self._member(outfit, counted), entered, outfit.delivered
         member, entered = await self._joiner.join_elsewhere(order, place, call)
-        return self._heard(member), entered, ()
+        return self._heard(member, counted), entered, ()
 
-    async def take_up(self, team: Team) -> None:
-        """Its members as an earlier process left them; one that was cut off at work goes on."""
+    async def take_up(self, team: Team) -> list[Lost]:
+        """Its members as an earlier process left them; one that was cut off at work goes on.
+
+        Those that could not be taken up, and are out of the team.
+        """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
-            for entered in team.members:
-                if entered.name != LEAD_NAME:
-                    starting.create_task(self._take_up(entered, held[entered.name]))
+            taken = [
+                starting.create_task(self._take_up(entered, held[entered.name], told))
+                for entered in team.members
+                if entered.name != LEAD_NAME
+            ]
+        return [lost for task in taken if (lost := task.result()) is not None]
 
-    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
-            member, delivered = await self._taken_up(entered, held)
+            member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
+            await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-            return
+            why = f"it could not be taken up again: {refusal}"
+            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
+            agent = AgentId(entered.agent_id)
+            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
         self._begin(member, counted, delivered)
         if (asked := await self._joiner.asked_to_end(entered)) is not None:
             self.asked_to_end(member.name, asked)
+        return None
 
     async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...]
+        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
         place = await self._on.elsewhere.place(entered.agent_type)
         if place != "in-process":
-            return self._heard(await self._joiner.again_elsewhere(entered, place)), ()
+            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
         outfit = await self._joiner.again(entered, self._desk)
-        member = self._member(outfit)
-        await go_on(self._on, member, self._board, held)
+        member = self._member(outfit, counted)
+        await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
-            await self.show_activity(member.name, active=False)
+            self.show_activity(member.name, active=False)
         return member, outfit.delivered
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
-        bare = name.removesuffix(f"@{self.name}")
-        return next((each for each in self._posts if each == bare), None)
+        post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
+        return None if post is None else post.member.name
 
     def post_of(self, agent: AgentId) -> Post | None:
-        return next((post for post in self._posts.values() if post.member.id == agent), None)
+        post = self._posts.get(AgentName(agent.removesuffix(f"@{self.name}")))
+        return post if post is not None and post.member.id == agent else None
 
     def color(self, name: AgentName) -> str | None:
         return self._colors.get(name)
@@ -152,77 +164,26 @@ class LedTeam:
     def members(self) -> tuple[Teammate, ...]:
         return tuple(post.member.teammate() for post in self._posts.values())
 
+    async def briefing(self, name: AgentName) -> str:
+        """What the lead or a member is told where its conversation no longer holds it."""
+        try:
+            team = await self._on.record.rosters.read(self.name)
+            tasks = await self._board.list()
+        except (RecordError, StoreError) as error:
+            return f"How your team {self.name} stands cannot be read now: {error}"
+        return briefing(team or self._team, name, self.members(), tasks)
+
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
-        owner = LEAD_NAME if item.to == LEAD else AgentName(item.to.removesuffix(f"@{self.name}"))
+        owner = LEAD_NAME if item.to == self._on.leader else AgentName(item.to.removesuffix(f"@{self.name}"))
         self._room.settled(item.id, owner)
         self.changed()
 
-    # Ending
-
-    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        post = self._posts[name]
-        post.end_grace()
-        post.member.request = request
-        post.grace = self._tasks.create_task(self._enforce(post))
-
-    def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
-        """One in another process takes its mail there: its time runs from now on."""
-        if isinstance(self._posts[name].member, Afar):
-            self.asked_to_end(name, request)
-
-    async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
-        asked = post.member.request
-        if asked is None or request not in ("", asked.request_id):
-            raise AgentRefused("There is no such request to shut down, or it was answered already.")
-        if not approve and post.rejected:
-            raise AgentRefused("The lead asks for the second time: finish what you must, and approve.")
-        post.end_grace()
-        if approve:
-            post.approved = asked
-            self._tasks.create_task(self.end(post, "it shut down as it was asked to"))
-            # This is its own call, which ends with it: nothing may be asked of its model after this.
-            await post.gone.wait()
-            return
-        post.rejected = True
-        await self.office.post_body(
-            post.member.name,
-            LEAD_NAME,
-            ShutdownRejected(
-                request_id=asked.request_id,
-                sender=post.member.name,
-                reason=reason,
-                timestamp=self.office.now,
-            ),
-        )
-
-    def agreed_to_end(self, name: AgentName, request: str) -> None:
-        """One in another process says so, and ends by itself."""
-        post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
-            post.approved = asked
-
-    def refused_to_end(self, name: AgentName, request: str) -> None:
-        post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
-            post.rejected = True
-
-    async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
-        """Gone when this returns, whatever it was doing."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
-        await asyncio.sleep(0)
-        if post.life is not None:
-            post.member.stopping = post.member.stopping or why
-            post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
-            post.life.cancel()
-        try:
-            async with self._on.clock.deadline(KILL):
-                await post.gone.wait()
-        except TimeoutError:
-            self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
-            await self._leave(post, Ending(status="killed", text="", detail=why))
+    def permit(self, update: Suggestion) -> None:
+        """What a person answered for the whole session holds for members in other processes, too."""
+        for post in self._posts.values():
+            if isinstance(post.member, Afar):
+                post.member.permit(update)
 
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
@@ -231,19 +192,25 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+            for post in tuple(self._leaving):
+                ending.create_task(self._left(post))
         self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
         await self._room.flush()
+        await self._activity.flush()
         return busy
 
     # Rest
 
     @property
     def working(self) -> bool:
-        if self._leaving > 0 or self._door.asking > 0:
+        # Those at work are asked first: the rest of a large team need not be looked at while there are any.
+        if self._leaving or self._door.asking or self._activity.at_work:
             return True
-        return any(post.member.is_busy for post in self._posts.values())
+        return any(
+            post.member.is_busy or self._on.leads_at_work(post.member.id) for post in self._posts.values()
+        )
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -251,6 +218,7 @@ class LedTeam:
             version, news = self._version, self._news
             if await self._is_quiet():
                 self._lead_mail.release()
+                await self._activity.flush()
                 return
             if version == self._version:
                 await news.wait()
@@ -259,6 +227,7 @@ class LedTeam:
         self._version += 1
         news, self._news = self._news, asyncio.Event()
         news.set()
+        self._on.changed()
 
     # What its mail needs to know
 
@@ -268,7 +237,7 @@ class LedTeam:
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)
-        if post is not None and isinstance(post.member, Afar) and post.member.is_foreign:
+        if post is not None and is_foreign(post.member):
             post.member.heard(idle=True)
 
     def agent_of(self, name: AgentName) -> AgentId:
@@ -277,23 +246,22 @@ class LedTeam:
     def settled(self, mail: str) -> None:
         self._room.settled(mail, LEAD_NAME)
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        try:
-            await self._on.record.rosters.change(self.name, name, is_active=active)
-        except RecordError as error:
-            self._on.note(f"The roster of {self.name} does not show that {name} is at work or idle: {error}")
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity.show(name, active=active)
 
     def _desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
 
-    def _member(self, outfit: Outfit) -> Member:
+    def _member(self, outfit: Outfit, counted: Started) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
-        return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
+        outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
+        return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
-    def _heard(self, member: Afar) -> Afar:
+    def _heard(self, member: Afar, counted: Started) -> Afar:
         """One whose line is heard by this team."""
         name = member.name
+        member.counted_as(counted)
         member.changed = self.changed
         member.withdrawn = self._lead_mail.withdraw
         member.agreed = lambda request: self.agreed_to_end(name, request)
@@ -331,7 +299,7 @@ class LedTeam:
             return False
         try:
             place = await self._on.elsewhere.place(entered.agent_type)
-            alive = self._heard(await self._joiner.again_elsewhere(entered, place))
+            alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
@@ -340,62 +308,6 @@ class LedTeam:
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
         return True
-
-    async def _enforce(self, post: Post) -> None:
-        await self._on.clock.sleep(self._on.grace)
-        await self.end(post, f"it did not answer the request to shut down within {self._on.grace:g} s")
-
-    async def _leave(self, post: Post, end: Ending) -> None:
-        member = post.member
-        if self._posts.pop(member.name, None) is None:
-            return
-        self._leaving += 1
-        member.state = "shutdown"
-        if post.pump is not None:
-            post.pump.cancel()
-        work: KeptWork | None = None
-        try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
-            await self._out_of_the_record(post)
-            work = await member.finish()
-        except ShoalError as error:
-            self._on.note(f"Not everything of {member.name} could be put away: {error}")
-        finally:
-            self._on.purse.ended(post.counted)
-            self._on.emit(AgentEnded(agent=member.id, completion=completion(self._on, post, end)))
-            if work is not None:
-                self._on.emit(WorkKept(agent=member.id, work=work))
-            if not post.silent:
-                self._tell_terminated(post, end, work)
-            self._leaving -= 1
-            post.gone.set()
-            self.changed()
-            if post.grace is not None and post.grace is not asyncio.current_task():
-                post.end_grace()
-
-    async def _out_of_the_record(self, post: Post) -> None:
-        name, rosters = post.member.name, self._on.record.rosters
-        if post.member.stays:
-            await self.show_activity(name, active=False)
-            return
-        try:
-            await self._board.release_all(name)
-            await rosters.leave(self.name, name)
-        except NoSuchTeam:
-            return
-        if post.approved is not None:
-            # After it is gone: who reads that it agreed finds it gone.
-            pane = post.member.pane
-            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
-            await self.office.post_body(name, LEAD_NAME, body)
-
-    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """As a turn of its own, not by mail; on the journal, so that it survives this process."""
-        text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
-        self._lead_mail.release()
-        self._on.queue.put(item)
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""
@@ -412,9 +324,8 @@ class LedTeam:
             posts = tuple(self._posts.values())
             if self.working:
                 return False
-            for name in (LEAD_NAME, *(post.member.name for post in posts)):
-                if await self._room.holds_more(name):
-                    return False
+            if await self._room.holds_more():
+                return False
             for post in posts:
                 if not await post.member.at_rest():
                     return False
@@ -425,7 +336,7 @@ class LedTeam:
 
     async def _has_claimable(self) -> bool:
         try:
-            return bool(claimable({task.id: task for task in await self._board.list()}))
+            return any_claimable(await self._board.look())
         except ShoalError as error:
             # Nobody can take a task from it then either.
             self._on.note(f"The board of {self.name} cannot be read: {error}")

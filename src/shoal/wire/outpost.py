@@ -128,6 +128,16 @@ class Leaves(_Word, frozen=True):
     begun: bool
 
 
+class Works(_Word, frozen=True):
+    """Before the member works; answered by `Granted` when it may."""
+
+    number: int
+
+
+class Rests(_Word, frozen=True):
+    """It works no longer, or gives up waiting for it."""
+
+
 # From the lead
 
 
@@ -146,7 +156,7 @@ class Ping(_Word, frozen=True):
 
 
 class Permits(_Word, frozen=True):
-    """What a person answered for the whole session, from now on."""
+    """What a person answered for the whole session; said by whoever heard it, to all others."""
 
     update: AddRules | AddDirectories | SetMode
 
@@ -178,6 +188,9 @@ Up: TypeAlias = (
     | Settles
     | Enters
     | Leaves
+    | Permits
+    | Works
+    | Rests
 )
 Down: TypeAlias = Granted | Answers | Ping | Permits | Cut | Leave
 

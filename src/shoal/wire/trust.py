@@ -30,11 +30,6 @@ def said_in(content: bytes, project: str, file: str) -> Said | None:
         raise ValueError(f"{project}, {file}: {error}") from error
 
 
-def files_in(content: bytes, project: str) -> tuple[str, ...]:
-    """Raises `ValueError` for content that is not a trust file."""
-    return tuple(_projects(_read(content)).get(project, {}))
-
-
 def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> bytes:
     """The content with these words about a project's files, None to forget one; all else stays as it is."""
     raw = _read(content)
@@ -48,6 +43,14 @@ def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> 
             entry[file] = {**(before if isinstance(before, dict) else {}), **msgspec.to_builtins(word)}
     if not entry:
         del projects[project]
+    return dump(raw) + b"\n"
+
+
+def without(content: bytes, project: str) -> bytes:
+    """The content without any word about a project."""
+    raw = _read(content)
+    projects = raw["projects"] = _projects(raw)
+    projects.pop(project, None)
     return dump(raw) + b"\n"
 
 

@@ -54,7 +54,8 @@ class SessionLock:
 def is_held(home: Path, session: SessionId) -> bool:
     """Whether a process runs this session now."""
     with suppress(OSError):
-        fd = os.open(run_directory(home, session) / "lock", os.O_RDWR | os.O_CLOEXEC)
+        # Only to read: closing what was open for writing wakes all who watch the directory, and they ask.
+        fd = os.open(run_directory(home, session) / "lock", os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,11 @@ from shoal.wire.roster import TeamFile, read_team, team_bytes
 CONFIG = "config.json"
 _DELETING = "deleting"
 """Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
+_MAKING = "making"
+"""Beside it: without a roster yet, the team never was, and its name is free."""
 _SPAWNED = "spawned"
+_STAGED = "roster.staged"
+"""Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
 _UNCHANGEABLE = frozenset({"agent_id", "name", "joined_at"})
 
 
@@ -44,18 +48,27 @@ class FileRosters:
         self._clock = clock
         self._report = report
         self._patience = patience
+        self._latest: dict[TeamName, TeamFile] = {}
 
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
         wanted = name_from(name)
         async with self._naming():
-            self._finish_deletions()
+            self._clear_halves()
             free = TeamName(free_name(wanted, self._taken()))
             now = self._clock.now()
             team = Team(
                 name=free,
                 description=description,
                 created_at=now,
-                lead_agent_id=agent_id(LEAD_NAME, free),
+                lead_agent_id=leader or agent_id(LEAD_NAME, free),
                 lead_session_id=session,
                 members=(_lead(lead, free, now),),
             )
@@ -68,10 +81,9 @@ class FileRosters:
         if directory is None:
             return None
         try:
-            content = directory.read(CONFIG)
-            if content is None:
+            found = self._read(directory, name)
+            if found is None:
                 return None
-            found = read_team(content, name)
             if isinstance(found, Invalid):
                 return await self._read_again(directory, name)
         finally:
@@ -123,6 +135,13 @@ class FileRosters:
                 write(structs.replace(file.team, members=tuple(members)))
         return after
 
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        async with self._changing(team) as (file, write):
+            before = file.team.members
+            after = tuple([_shown(member, active=active.get(member.name)) for member in before])
+            if any(new is not old for new, old in zip(after, before, strict=True)):
+                write(structs.replace(file.team, members=after))
+
     async def leave(self, team: TeamName, name: AgentName) -> bool:
         async with self._changing(team) as (file, write):
             stay = tuple(member for member in file.team.members if member.name != name)
@@ -144,9 +163,11 @@ class FileRosters:
                 with self._own(file.team.name) as own:
                     own.replace(_DELETING, b"")
             self._remove(file.team.name)
+            self._latest.pop(file.team.name, None)
 
     async def aclose(self) -> None:
         """Nothing is held open between calls."""
+        self._latest.clear()
 
     @asynccontextmanager
     async def _naming(self) -> AsyncIterator[None]:
@@ -175,7 +196,10 @@ class FileRosters:
 
                 def write(changed: Team) -> None:
                     held.confirm()
-                    directory.replace(CONFIG, found.rewritten(changed))
+                    after = found.changed(changed)
+                    own.write_again(_STAGED, after.content)
+                    own.swap(_STAGED, directory, CONFIG)
+                    self._latest[name] = after
 
                 yield found, write
         finally:
@@ -193,10 +217,9 @@ class FileRosters:
         return None if file is None else file.team
 
     def _under_lock(self, directory: Directory, name: TeamName) -> TeamFile | None:
-        content = directory.read(CONFIG)
-        if content is None:
+        found = self._read(directory, name)
+        if found is None:
             return None
-        found = read_team(content, name)
         if isinstance(found, Invalid):
             aside = f"{CONFIG}.corrupt-{self._clock.now()}"
             directory.move(CONFIG, directory, aside)
@@ -207,7 +230,22 @@ class FileRosters:
             self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
         return found
 
+    def _read(self, directory: Directory, name: TeamName) -> TeamFile | Invalid | None:
+        """What is there now; what was read or written last is not read through a second time."""
+        content = directory.read(CONFIG)
+        if content is None:
+            return None
+        last = self._latest.get(name)
+        if last is not None and last.content == content:
+            return last
+        found = read_team(content, name)
+        if isinstance(found, TeamFile):
+            self._latest[name] = found
+        return found
+
     def _make(self, team: Team) -> None:
+        with self._own(team.name) as own:
+            os.close(own.open(_MAKING, os.O_WRONLY | os.O_CREAT))
         # What an earlier team of this name signed is none of this one's.
         remove_key(self._home, team.name)
         for steps in (("teams", team.name, "inboxes"), ("tasks", team.name)):
@@ -222,6 +260,8 @@ class FileRosters:
             directory.replace(CONFIG, team_bytes(team))
         finally:
             directory.close()
+        with self._own(team.name) as own:
+            own.remove(_MAKING)
 
     def _taken(self) -> set[str]:
         """Names with a roster, with files that another program is just making, or with somebody's tasks."""
@@ -251,11 +291,14 @@ class FileRosters:
         return _Opened(inside(self._home, "shoal", "teams", team))
 
     def _is_deleting(self, team: TeamName) -> bool:
+        return self._is_marked(team, _DELETING)
+
+    def _is_marked(self, team: TeamName, mark: str) -> bool:
         own = found_inside(self._home, "shoal", "teams", team)
         if own is None:
             return False
         try:
-            return own.status(_DELETING) is not None
+            return own.status(mark) is not None
         finally:
             own.close()
 
@@ -273,7 +316,8 @@ class FileRosters:
                 os.close(fd)
         return before
 
-    def _finish_deletions(self) -> None:
+    def _clear_halves(self) -> None:
+        """What processes left that died while they made or removed a team; nobody else does so now."""
         teams = found_inside(self._home, "shoal", "teams")
         if teams is None:
             return
@@ -282,7 +326,8 @@ class FileRosters:
         finally:
             teams.close()
         for name in names:
-            if self._is_deleting(name):
+            half_made = self._is_marked(name, _MAKING) and not self._has_config(name)
+            if half_made or self._is_deleting(name):
                 self._remove(name)
 
     def _remove(self, team: TeamName) -> None:
@@ -324,6 +369,12 @@ def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
         joined_at=now,
         cwd=lead.cwd,
     )
+
+
+def _shown(member: Member, *, active: bool | None) -> Member:
+    if active is None or active == member.is_active:
+        return member
+    return structs.replace(member, is_active=active)
 
 
 def _checked(team: TeamName) -> TeamName:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import make_private, unwritable, write_whole
-from shoal.wire.trust import Said, files_in, said_in, with_said
+from shoal.wire.trust import Said, said_in, with_said, without
 
 _TRIES, _PAUSE = 100, 0.02
 
@@ -29,18 +29,20 @@ class TrustFile:
         except ValueError as error:
             raise self._broken(error) from error
 
-    def files(self, project: Path) -> tuple[str, ...]:
-        """Those of a project about which something was said. Raises `StoreError`."""
-        try:
-            return files_in(self._content(), _key(project))
-        except ValueError as error:
-            raise self._broken(error) from error
-
     def say(self, project: Path, said: Mapping[str, Said | None]) -> None:
         """Words about the files of a project, None to forget one. Raises `StoreError`."""
         with self._locked():
             try:
                 content = with_said(self._content(), _key(project), said)
+            except ValueError as error:
+                raise self._broken(error) from error
+            write_whole(self.path, content)
+
+    def forget(self, project: Path) -> None:
+        """Every word about a project. Raises `StoreError`."""
+        with self._locked():
+            try:
+                content = without(self._content(), _key(project))
             except ValueError as error:
                 raise self._broken(error) from error
             write_whole(self.path, content)

@@ -26,6 +26,7 @@ REQUESTS = (
     "interrupt",
     "set_permission_mode",
     "set_model",
+    "set_delegate",
     "stop_task",
     "background_task",
 )
@@ -102,7 +103,9 @@ class StreamInput:
         self._in_tools = False
 
     def _steer(self) -> None:
-        while self._in_tools and self._waiting and _can_steer(self._waiting[0]):
+        # An assistant takes what is said at once, and hears it when its model has answered.
+        hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
+        while hears and self._waiting and _can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     async def _take(self, line: bytes) -> None:
@@ -143,6 +146,8 @@ class StreamInput:
                 self._session.set_mode(_mode(body.get("mode")))
             case "set_model":
                 await self._session.set_model(_model(body.get("model")))
+            case "set_delegate":
+                self._session.delegate(on=_switch(body.get("on")))
             case "stop_task":
                 await self._session.stop_task(_task(body.get("task_id")))
             case "background_task":
@@ -158,6 +163,12 @@ def _task(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise BadLine('it needs "task_id": the id of an agent or of a background shell')
     return name
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadLine('set_delegate needs "on": true or false')
+    return value
 
 
 def _model(name: object) -> str:

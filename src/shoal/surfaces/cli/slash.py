@@ -75,7 +75,8 @@ async def _help(talk: Talk, _: str) -> None:
             talk.screen.write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
-            "  Ctrl-B lets agents that are waited for go on in the background.\n"
+            "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
+            "  Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.\n"
             "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
             DIM,
         )
@@ -157,6 +158,27 @@ async def _memory(talk: Talk, _: str) -> None:
     memory(talk)
 
 
+async def _delegate(talk: Talk, word: str) -> None:
+    from shoal.surfaces.cli.slash_team import delegate
+
+    await delegate(talk, word)
+
+
+async def _to(talk: Talk, name: str) -> None:
+    from shoal.surfaces.cli.slash_team import to
+
+    await to(talk, name)
+
+
+async def _mcp(talk: Talk, _: str) -> None:
+    standings = talk.session.parts.servers.standings()
+    for each in standings:
+        about = each.detail or f"{len(each.tools)} tools, {len(each.prompts)} prompts"
+        talk.telling.note(f"{one_line(each.name)}  {each.status}  {one_line(about)}")
+    if not standings:
+        talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
+
+
 async def _clear(talk: Talk, _: str) -> None:
     talk.end("cleared")
 
@@ -178,8 +200,17 @@ COMMANDS = (
     Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
     Command(name="/skills", usage="/skills", help="what agents can look up", run=_skills, at_once=True),
     Command(name="/memory", usage="/memory", help="the files with instructions", run=_memory, at_once=True),
+    Command(name="/to", usage="/to NAME|lead", help="talk to a teammate", run=_to, at_once=True),
+    Command(
+        name="/delegate",
+        usage="/delegate [on|off]",
+        help="let the lead only give work out",
+        run=_delegate,
+        at_once=True,
+    ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
+    Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
     Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
