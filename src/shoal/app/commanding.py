@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from shoal.agent.loop import Ended, run
 from shoal.core.errors import BudgetError, ModelError, NoModel, SettingsError, ShoalError
+from shoal.core.mcp import PREFIX
 from shoal.core.messages import Message, Text, user
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill, TypedPrompt
@@ -50,6 +51,14 @@ def typed(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
     other = next((each for each in offered if each.name == name), None)
     what = other or parts.knowledge.skills.typed(name)
     return Invocation(what=what, arguments=arguments, text=text.strip())
+
+
+async def understood(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
+    """As `typed`, for a prompt that may come before the servers whose command it names."""
+    text = prompt if isinstance(prompt, str) else prompt.text
+    if text.lstrip().startswith(f"/{PREFIX}"):
+        await parts.servers.ready()
+    return typed(parts, prompt)
 
 
 async def work(session: Session, prompt: Message | Invocation | None) -> Ended:

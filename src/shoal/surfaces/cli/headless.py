@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.app.commanding import typed
+from shoal.app.commanding import understood
 from shoal.app.options import Options
 from shoal.app.session import Session
 from shoal.app.turn import Turn
@@ -113,7 +113,7 @@ class _Run:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._job.prompt is not None:
-                    prompt = typed(self._session.parts, await self._prompt())
+                    prompt = await understood(self._session.parts, await self._prompt())
                     await self._turn(self._session.run(prompt))
                     while self._goes_on and (turn := await self._woken_turn(group)) is not None:
                         await self._turn(turn)
@@ -199,7 +199,7 @@ class _Run:
         while True:
             if (prompt := source.take()) is not None:
                 try:
-                    return self._session.run(typed(self._session.parts, prompt))
+                    return self._session.run(await understood(self._session.parts, prompt))
                 except (UnknownSkill, BadDefinition) as error:
                     say(str(error))
                     await self._output.fail(str(error))
