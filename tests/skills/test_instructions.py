@@ -114,7 +114,14 @@ def test_size_is_bounded_and_the_nearest_files_stay(repository: Path, home: Path
     assert [each.path.parent for each in found.files] == [repository, below.parent, below]
     assert any(f"the first {LONGEST_FILE:,} are used" in note for note in found.notes)
     assert any(str(home / "CLAUDE.md") in note and "all together" in note for note in found.notes)
-    assert "7 more characters are left out" in found.text
+    assert "7 more characters are left out]" in found.text
+
+
+def test_a_small_model_is_told_no_more_than_its_room(repository: Path, home: Path) -> None:
+    written(repository / "CLAUDE.md", "word " * 2_000)
+    found = instructions_for(cwd=repository, home=home, hidden=lambda _: False, room=4_000)
+    assert 3_900 < len(found.files[0].text) <= 4_000
+    assert found.files[0].text.endswith("more characters are left out]")
 
 
 def test_files_that_are_no_text_are_named_and_harm_no_other(repository: Path, home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import shoal
 from cast import Gate, all_turns, recorded, use
 from crew_rig import drain, opened, starts, texts
-from shoal.app.commanding import typed
+from shoal.app.commanding import Invocation, typed
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.events import Finished, Noted, ToolProgress
 from shoal.core.messages import Image, Message, Text, UrlSource
@@ -158,6 +158,8 @@ async def test_an_unknown_name_is_an_error_with_near_ones_and_a_path_is_none(
             typed(parts, "/broken")
         for text in ("/etc is a directory", "/usr/bin/env what", "// no", "a /review", "/", "/ review"):
             assert typed(parts, text) == text
+        command(project / ".claude" / "commands", "tmp", "Clean it.")
+        assert isinstance(typed(parts, "/tmp now"), Invocation)
         picture = Message(
             role="user", content=(Text(text="/review"), Image(source=UrlSource(url="http://x")))
         )

@@ -155,11 +155,11 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     knowledge = gathered(
         settings,
-        cwd,
         definitions,
+        reach,
         tools=tools,
-        permissions=reach.permissions,
         prompts=[ServedPrompts(servers)],
+        window=model.card.window,
         note=session.note,
     )
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)

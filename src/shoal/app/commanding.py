@@ -13,14 +13,14 @@ from shoal.core.errors import BudgetError, ModelError, NoModel, SettingsError, S
 from shoal.core.mcp import PREFIX
 from shoal.core.messages import Message, Text, user
 from shoal.core.neutral import neutral
-from shoal.core.skills import Skill, TypedPrompt
+from shoal.core.skills import Skill, TypedPrompt, named_alike
 from shoal.core.tools import Outcome
 
 if TYPE_CHECKING:
     from shoal.app.build import Parts
     from shoal.app.session import Session
 
-_TYPED = re.compile(r"\s*/([^\s/\\]+)(?:\s+(.*))?", re.DOTALL)
+_TYPED = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
@@ -32,25 +32,33 @@ class Invocation(Struct, frozen=True, kw_only=True):
     """As it was typed."""
 
 
-def is_typed_command(text: str) -> bool:
-    """Whether its first word is a name behind a slash, and no file or directory at the root."""
-    match = _TYPED.fullmatch(text)
-    return match is not None and match[1][0].isalnum() and not os.path.lexists(f"/{match[1]}")
+def names_command(parts: Parts, prompt: str | Message) -> bool:
+    """Whether it begins with a name behind a slash that is a command, or at least no path at the root."""
+    name, _ = _parted(prompt)
+    if not name:
+        return False
+    known = any(named_alike(name, each.name) for each in parts.knowledge.commands())
+    return known or not os.path.lexists(f"/{name}")
 
 
 def typed(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
     """The prompt, or what a command in it calls for. Raises `UnknownSkill` and `BadDefinition`."""
-    if isinstance(prompt, Message) and not all(isinstance(block, Text) for block in prompt.content):
+    if not names_command(parts, prompt):
         return prompt
-    text = prompt if isinstance(prompt, str) else prompt.text
-    match = _TYPED.fullmatch(text)
-    if match is None or not is_typed_command(text):
-        return prompt
-    name, arguments = match[1], (match[2] or "").strip()
+    name, arguments = _parted(prompt)
     offered = (each for source in parts.knowledge.prompts for each in source.list())
     other = next((each for each in offered if each.name == name), None)
     what = other or parts.knowledge.skills.typed(name)
+    text = prompt if isinstance(prompt, str) else prompt.text
     return Invocation(what=what, arguments=arguments, text=text.strip())
+
+
+def _parted(prompt: str | Message) -> tuple[str, str]:
+    """The name behind a slash and what follows it; no name where the prompt is something else."""
+    if isinstance(prompt, Message) and not all(isinstance(block, Text) for block in prompt.content):
+        return "", ""
+    match = _TYPED.fullmatch(prompt if isinstance(prompt, str) else prompt.text)
+    return ("", "") if match is None else (match[1], (match[2] or "").strip())
 
 
 async def understood(parts: Parts, prompt: str | Message) -> str | Message | Invocation:

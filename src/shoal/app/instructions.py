@@ -57,10 +57,12 @@ class Instructions(Struct, frozen=True, kw_only=True):
         return "\n\n".join([_HEAD, *(f"From {shown(each.path)}:\n\n{each.text}" for each in self.files)])
 
 
-def instructions_for(*, cwd: Path, home: Path, hidden: Callable[[str], bool]) -> Instructions:
+def instructions_for(
+    *, cwd: Path, home: Path, hidden: Callable[[str], bool], room: int = LONGEST_ALL
+) -> Instructions:
     """From the home, then from the root of the repository down to `cwd`. `hidden` says of a real path that
-    agents may not read it."""
-    reading = _Reading(root=[*project_places(cwd)][-1], home=home, hidden=hidden)
+    agents may not read it; `room` is how many characters there may be, where that is less than usual."""
+    reading = _Reading(root=[*project_places(cwd)][-1], home=home, hidden=hidden, room=min(room, LONGEST_ALL))
     for name in _OWN_NAMES:
         reading.read(home / name, "you")
     for place in reversed([*project_places(cwd)]):
@@ -70,7 +72,9 @@ def instructions_for(*, cwd: Path, home: Path, hidden: Callable[[str], bool]) ->
 
 
 class _Reading:
-    def __init__(self, *, root: Path, home: Path, hidden: Callable[[str], bool]) -> None:
+    def __init__(self, *, root: Path, home: Path, hidden: Callable[[str], bool], room: int) -> None:
+        self._room = room
+        self._longest = min(LONGEST_FILE, room)
         self._root = os.path.realpath(root)
         self._home = os.path.realpath(home)
         self._hidden = hidden
@@ -101,10 +105,10 @@ class _Reading:
                 self.read(target, of, by=path, depth=depth + 1)
 
     def bounded(self) -> Instructions:
-        room, kept = LONGEST_ALL, list[Read]()
+        room, kept = self._room, list[Read]()
         for each in reversed(self._files):
             if len(each.text) > room:
-                self._leave_out(each.path, f"all together would have more than {LONGEST_ALL:,} characters")
+                self._leave_out(each.path, f"all together would have more than {self._room:,} characters")
             else:
                 room -= len(each.text)
                 kept.append(each)
@@ -143,11 +147,12 @@ class _Reading:
         return text
 
     def _cut(self, path: Path, text: str) -> str:
-        text = neutral(text.strip())
-        if len(text) <= LONGEST_FILE:
+        text, longest = neutral(text.strip()), self._longest
+        if len(text) <= longest:
             return text
-        self._notes.append(f"{shown(path)}: of {len(text):,} characters the first {LONGEST_FILE:,} are used.")
-        return f"{text[:LONGEST_FILE]}\n[… {len(text) - LONGEST_FILE:,} more characters are left out]"
+        self._notes.append(f"{shown(path)}: of {len(text):,} characters the first {longest:,} are used.")
+        told = f"\n[… {len(text) - longest:,} more characters are left out]"
+        return text[: max(0, longest - len(told))] + told
 
     def _leave_out(self, path: Path, why: str) -> None:
         self._notes.append(f"{shown(path)} is not part of the instructions: {why}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from shoal.core.messages import Text, ToolUse
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill
 from shoal.core.tools import Outcome, Site, Tool, failed
-from shoal.policy.rules import parse_rule
+from shoal.policy.rules import Rule, parse_rule
 from shoal.runs.crew import AgentCrew
 from shoal.tools.agents import told_start
 from shoal.tools.define import tool
@@ -106,7 +106,7 @@ class Invoking:
         """What it says, in force for this agent until its turn is over."""
         told = [self._heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.granted(skill)
-        authority_of(agent).lend(parse_rule(entry, f"{skill.kind} {skill.name}") for entry in granted)
+        authority_of(agent).lend(_rules(skill, granted))
         self._open(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = _UNTRUSTED.format(", ".join(skill.allowed_tools))
@@ -117,13 +117,16 @@ class Invoking:
     async def forked(self, skill: Skill, arguments: str, agent: Agent, site: Site) -> Completion | Launched:
         """An agent of its own does it, with no tools but those it allows. Raises `AgentRefused`."""
         heading = f"{self._heading(skill)}\n\n" if skill.kind == "skill" else ""
+        granted = self._trust.granted(skill)
+        with authority_of(agent).lending(_rules(skill, granted)):
+            body = await self._body(skill, arguments, agent)
         order = Order(
             description=f"/{skill.name}",
-            prompt=heading + await self._body(skill, arguments, agent),
+            prompt=heading + body,
             kind=skill.agent or USUAL_AGENT,
             model=skill.model,
             only_tools=skill.allowed_tools,
-            lent=self._trust.granted(skill),
+            lent=granted,
         )
         self._open(skill, agent)
         return await self.crew.start(order, site)
@@ -199,6 +202,10 @@ class Invoking:
         real = os.path.realpath(skill.directory)
         inside = f"{real}/".startswith(f"{self._root.rstrip('/')}/")
         return Path(real) if inside or self._trust.of(skill) == "trusted" else None
+
+
+def _rules(skill: Skill, granted: Sequence[str]) -> list[Rule]:
+    return [parse_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
 
 
 def _not_put_in(piece: Piece) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
 from shoal.app.definitions import Definitions
 from shoal.app.instructions import Instructions, instructions_for
 from shoal.app.invoking import Invoking, Preloaded
+from shoal.app.reach import Reach
 from shoal.app.settings import Settings
 from shoal.app.skill_news import News
 from shoal.app.skill_trust import SkillTrust
@@ -17,7 +17,6 @@ from shoal.app.skills import Skills, skills_for
 from shoal.core.definitions import Definition
 from shoal.core.skills import Skill, TypedPrompt, TypedPrompts
 from shoal.core.tools import Tool
-from shoal.policy.permissions import RulePermissions
 from shoal.tools.skill import skill_list, skill_tool
 
 
@@ -50,20 +49,23 @@ class Knowledge(Struct, kw_only=True):
 
 def gathered(
     settings: Settings,
-    cwd: Path,
     definitions: Definitions,
+    reach: Reach,
     *,
     tools: Mapping[str, Tool],
-    permissions: RulePermissions,
     prompts: list[TypedPrompts],
+    window: int,
     note: Callable[[str], None],
 ) -> Knowledge:
+    """`reach` is the lead's; `window` is how many tokens its model takes."""
+    cwd = reach.workspace.root
     skills = skills_for(cwd=cwd, home=settings.home)
     trust = SkillTrust(settings.home, cwd)
     told = Instructions()
     if settings.own.instructions:
-        hidden = permissions.unreadable("Read", str(cwd))
-        told = instructions_for(cwd=cwd, home=settings.home, hidden=hidden)
+        hidden = reach.permissions.unreadable("Read", str(cwd))
+        # As many characters as the window has tokens are a quarter of it.
+        told = instructions_for(cwd=cwd, home=settings.home, hidden=hidden, room=window)
     return Knowledge(
         skills=skills,
         invoking=Invoking(skills, trust, tools=tools, cwd=cwd, note=note),

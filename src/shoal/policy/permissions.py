@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.agents import OTHER_SESSION
@@ -165,6 +166,16 @@ class RulePermissions:
         else:
             self._lent = (*self._lent, *rules)
         self._tables = None
+
+    @contextmanager
+    def lending(self, rules: Iterable[Rule]) -> Iterator[None]:
+        """As `lend`, for as long as the block lasts."""
+        before = self._lent
+        self.lend(rules)
+        try:
+            yield
+        finally:
+            self._lent, self._tables = before, None
 
     def turn_over(self) -> None:
         if self._lent:

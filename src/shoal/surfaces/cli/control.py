@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from shoal.app.commanding import is_typed_command
+from shoal.app.commanding import names_command
 from shoal.app.session import Session
 from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
@@ -105,8 +105,12 @@ class StreamInput:
     def _steer(self) -> None:
         # An assistant takes what is said at once, and hears it when its model has answered.
         hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
-        while hears and self._waiting and _can_steer(self._waiting[0]):
+        while hears and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
+
+    def _can_steer(self, message: Message) -> bool:
+        """A command gets a turn of its own."""
+        return _is_text(message) and not names_command(self._session.parts, message)
 
     async def _take(self, line: bytes) -> None:
         try:
@@ -198,7 +202,5 @@ def _mode(name: object) -> Mode:
     raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
 
 
-def _can_steer(message: Message) -> bool:
-    """A command gets a turn of its own."""
-    is_text = all(isinstance(block, Text) for block in message.content)
-    return is_text and not is_typed_command(message.text)
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, Text) for block in message.content)

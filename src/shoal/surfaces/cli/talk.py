@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from shoal.app.commanding import Invocation, is_typed_command
+from shoal.app.commanding import Invocation, names_command
 from shoal.app.delegating import is_delegating
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, Event, Finished, MessageAdded
@@ -17,7 +17,7 @@ from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.feed import Feed
-from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, cut, one_line, painted
+from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, clean, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.slash_team import Addressee, addressed
@@ -69,7 +69,7 @@ class Talk:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._look_around()
-            if first and is_typed_command(first):
+            if first and names_command(self.session.parts, first):
                 self._show_prompt(first)
                 self._command(first)
             elif first:
@@ -340,7 +340,7 @@ class Talk:
                 self._answered(question)
             case Finished(requests=0, reason="done", text=text) if text:
                 # No model spoke: the report of a command's own agent is the answer.
-                self.screen.write(f"{text}\n\n")
+                self.screen.write(f"{clean(text)}\n\n")
             case Finished():
                 self.screen.write("\n")
             case MessageAdded(agent=agent, by="model", message=message):
