@@ -245,3 +245,36 @@ async def test_prompts_of_other_programs_are_commands(project: Path) -> None:
         told = await said(session, "/mcp__files__tidy the attic")
         assert [each.name for each in session.parts.knowledge.commands()] == ["mcp__files__tidy"]
     assert "mcp__files__tidy: tidy up the attic" in told
+
+
+@pytest.mark.spec("FRK-06")
+async def test_in_assistant_mode_a_forking_command_leaves_the_lead_free_and_comes_back_by_itself(
+    project: Path,
+) -> None:
+    command(project / ".claude" / "commands", "census", "part-census Count.", context="fork")
+    gate = Gate()
+    mind = Mind(lead=["yes?", everything], census=[use("Gate"), "there are 7"])
+    async with opened(project, mind.model, own={"assistant": True}, tools=[gate.tool]) as session:
+        assert "It works in the background." in await said(session, "/census")
+        await gate.wait()
+        assert await said(session, "lead, are you there?") == "yes?"
+        gate.opened.set()
+        async with asyncio.timeout(20):
+            woken = await session.next_turn()
+            assert woken is not None
+            *_, finished = await drain(woken)
+    assert isinstance(finished, Finished)
+    assert "<result>there are 7</result>" in finished.text
+
+
+async def test_what_a_forking_command_allows_holds_for_what_its_text_runs_and_ends_there(
+    project: Path, home: Path
+) -> None:
+    body = "part-census !`touch counted` now."
+    command(home / "commands", "census", body, context="fork", allowed_tools="Bash(touch counted:*)")
+    mind = Mind(lead=[use("Bash", command="touch counted again"), "done"], census=["7"])
+    async with opened(project, mind.model, skip_permissions=False) as session:
+        await said(session, "/census")
+        assert (project / "counted").exists()
+        await all_turns(session)
+    assert "was not run" in texts(session)[0]
