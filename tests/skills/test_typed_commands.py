@@ -278,3 +278,19 @@ async def test_what_a_forking_command_allows_holds_for_what_its_text_runs_and_en
         assert (project / "counted").exists()
         await all_turns(session)
     assert "was not run" in texts(session)[0]
+
+
+async def test_what_an_interrupted_command_allows_is_over_with_it(project: Path, home: Path) -> None:
+    command(home / "commands", "make", "Make !`echo started; sleep 600`.", allowed_tools="Bash")
+    wrote = asyncio.Event()
+    mind = Mind(lead=[use("Bash", command="touch made"), "done"])
+    async with opened(project, mind.model, skip_permissions=False) as session:
+        session.watch(lambda event: wrote.set() if isinstance(event, ToolProgress) else None)
+        turn = asyncio.create_task(drain(session.run(typed(session.parts, "/make"))))
+        async with asyncio.timeout(20):
+            await wrote.wait()
+            assert await session.interrupt()
+            assert (await turn)[-1].reason == "interrupted"
+        await all_turns(session)
+    assert "was not run" in texts(session)[0]
+    assert not (project / "made").exists()

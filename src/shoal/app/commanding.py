@@ -76,7 +76,15 @@ async def work(session: Session, prompt: Message | Invocation | None) -> Ended:
         await agent.hear(user(news), by="runtime")
     if not isinstance(prompt, Invocation):
         return await run(agent, prompt)
-    what = prompt.what
+    try:
+        return await _invoked(session, prompt)
+    finally:
+        # What the command allows was lent before the agent's turn began, which may never have come.
+        agent.permissions.turn_over()
+
+
+async def _invoked(session: Session, prompt: Invocation) -> Ended:
+    agent, parts, what = session.agent, session.parts, prompt.what
     if isinstance(what, Skill) and what.forks:
         return await _by_an_agent(session, prompt, what)
     if isinstance(what, TypedPrompt):
