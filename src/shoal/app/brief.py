@@ -48,10 +48,14 @@ class Brief(Struct, frozen=True, kw_only=True):
     session: str
     run: str
     transcript: str
+    snapshot: str
+    """Of the person's shell, if the lead has taken one: not every process need take its own."""
     rules: Rules
     answered: tuple[AddRules | AddDirectories | SetMode, ...]
     """What a person has answered for the whole session so far."""
     opened: Opened
+    trace: str = ""
+    """The place in the lead's trace where its own goes on."""
 
     def membership(self, link: LeadLink) -> Membership:
         return Membership(
@@ -64,13 +68,14 @@ class Brief(Struct, frozen=True, kw_only=True):
             session=self.session,
             run=self.run,
             transcript=self.transcript,
+            snapshot=self.snapshot,
         )
 
     def options(self, membership: Membership, clock: Clock) -> Options:
         given = msgspec.structs.asdict(self.opened)
         given["cwd"] = Path(self.opened.cwd)
         given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
-        return Options(**given, membership=membership, clock=clock)
+        return Options(**given, membership=membership, clock=clock, trace=self.trace)
 
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from shoal.agent.agent import Agent, Bounds, Tell
 from shoal.app.agent_files import AgentFiles
+from shoal.app.hooking import SessionHooks
 from shoal.app.invoking import Preloaded
 from shoal.app.mcp_servers import Kit
 from shoal.app.quarters import Housing
@@ -41,6 +42,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
+    hooks: SessionHooks
     bounds: Bounds
     purse: Purse
     queue: Queue

@@ -67,6 +67,11 @@ COMMANDS = {
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
     ),
+    "hooks": SubCommand(
+        "shoal.surfaces.cli.hooks",
+        "See what is run when agents do something.",
+        ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
+    ),
     "inbox": SubCommand(
         "shoal.surfaces.cli.inbox",
         "Read the mail of an agent, or write to one.",
@@ -88,6 +93,16 @@ COMMANDS = {
             "shoal mcp remove docs",
             "shoal mcp login issues",
             "shoal mcp test --json | jq -r '.[].status'",
+        ),
+    ),
+    "models": SubCommand(
+        "shoal.surfaces.cli.models",
+        "List the models that can be asked, and try one.",
+        (
+            "shoal models ls",
+            "shoal models ls --json | jq -r '.models[] | select(.configured).id'",
+            "shoal models test",
+            "shoal models test openai:gpt-6-luna",
         ),
     ),
     "permissions": SubCommand(
@@ -113,6 +128,16 @@ COMMANDS = {
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "setup": SubCommand(
+        "shoal.surfaces.cli.setup",
+        "Give Shoal a key, and choose a model.",
+        (
+            "shoal setup",
+            "pass show openai | shoal setup --provider openai --key-stdin",
+            "shoal setup --provider server --base-url http://localhost:8000/v1 --model my-model",
+            "shoal setup --remove openai",
+        ),
     ),
     "skills": SubCommand(
         "shoal.surfaces.cli.skills",

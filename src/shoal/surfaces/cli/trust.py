@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
     """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
-    commands, and the MCP servers of its .mcp.json and its agents, as they are now.
+    commands, the MCP servers of its .mcp.json, and the hooks and servers of its agents, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
