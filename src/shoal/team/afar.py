@@ -10,7 +10,7 @@ from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.clock import iso
-from shoal.core.errors import AgentRefused, ProcessError
+from shoal.core.errors import AgentRefused, ProcessError, ShoalError
 from shoal.core.events import AgentStarted
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import AgentName, TeamName
@@ -69,6 +69,8 @@ class Afar:
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._left: words.Left | None = None
+        self._over = False
+        """Its process is gone: another one of it, or its end, is still to come."""
 
     @classmethod
     async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
@@ -118,7 +120,8 @@ class Afar:
 
     @property
     def is_busy(self) -> bool:
-        return self.state in ("running", "created") or self.claiming or self.request is not None
+        at_work = self.state in ("running", "created") or self.claiming
+        return at_work or self.request is not None or self._over
 
     @property
     def may_claim(self) -> bool:
@@ -128,9 +131,10 @@ class Afar:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
             return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
-        self._number += 1
-        pong = self._pongs[self._number] = asyncio.get_running_loop().create_future()
-        self._send(words.Ping(number=self._number))
+        # Several may ask at once.
+        self._number = number = self._number + 1
+        pong = self._pongs[number] = asyncio.get_running_loop().create_future()
+        self._send(words.Ping(number=number))
         try:
             async with self._on.clock.deadline(PATIENCE):
                 return not await pong
@@ -138,7 +142,7 @@ class Afar:
             await self._end_stuck()
             return False
         finally:
-            self._pongs.pop(self._number, None)
+            self._pongs.pop(number, None)
 
     def waits_for(self, request: str, asked: str) -> bool:
         # What another process of it asked before this one was there, nobody waits for.
@@ -176,10 +180,14 @@ class Afar:
             return Ending(
                 status="killed", text="" if self._left is None else self._left.text, detail=self.stopping
             )
+        except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
+            return Ending(status="failed", text="", detail=f"its line failed: {_first_of(error)}")
         finally:
+            self._over = True
             self._purse.close()
             for pong in self._pongs.values():
-                pong.cancel()
+                if not pong.done():
+                    pong.set_result(True)  # it does not rest, it ends; who asked is not to be interrupted
             await self.abandon()
 
     async def finish(self) -> KeptWork | None:
@@ -236,6 +244,7 @@ class Afar:
             while (message := await self._line.receive()) is not None:
                 self._hear(words.up(message), tasks)
             self._questions.close()
+            self._purse.hang_up()
 
     def _hear(self, said: words.Up, tasks: asyncio.TaskGroup) -> None:
         match said:
@@ -282,6 +291,12 @@ async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refus
             return said
         early.append(said)
     return None
+
+
+def _first_of(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
 
 
 async def _give_up(berth: Berth) -> None:

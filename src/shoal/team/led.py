@@ -18,6 +18,7 @@ from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
+from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
@@ -278,8 +279,17 @@ class LedTeam(Departures):
 
     async def _live(self, post: Post) -> None:
         end = await post.member.live()
-        while await self._revived(post):
-            end = await post.member.live()
+        try:
+            while await self._revived(post):
+                end = await post.member.live()
+        except asyncio.CancelledError:
+            # It is ended while its next process is being started.
+            if not post.member.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)
 
@@ -288,16 +298,16 @@ class LedTeam(Departures):
         dead = post.member
         if not isinstance(dead, Afar) or not dead.died or dead.is_foreign or dead.stopping:
             return False
-        if post.revivals >= self._on.revivals:
+        if post.approved is not None or post.revivals >= self._on.revivals:
             return False
         post.revivals += 1
-        # Before others look: what it had claimed stays its own.
-        await self._board.reclaim(dead.name)
-        team = await self._on.record.rosters.read(self.name)
-        entered = None if team is None else team.member(dead.name)
-        if entered is None:
-            return False
         try:
+            # Before others look: what it had claimed stays its own.
+            await self._board.reclaim(dead.name)
+            team = await self._on.record.rosters.read(self.name)
+            entered = None if team is None else team.member(dead.name)
+            if entered is None:
+                return False
             place = await self._on.elsewhere.place(entered.agent_type)
             alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
