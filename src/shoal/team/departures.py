@@ -47,14 +47,17 @@ class Departures:
         raise NotImplementedError
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        post = self._posts[name]
+        post = self._posts.get(name)
+        if post is None:  # it ended while it was being asked
+            return
         post.end_grace()
         post.member.request = request
         post.grace = self._tasks.create_task(self._enforce(post))
 
     def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
         """One in another process takes its mail there: its time runs from now on."""
-        if isinstance(self._posts[name].member, Afar):
+        post = self._posts.get(name)
+        if post is not None and isinstance(post.member, Afar):
             self.asked_to_end(name, request)
 
     async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
