@@ -105,9 +105,11 @@ class Joiner:
             entered = await self._resolved(entered, member.ready.resolved, member.pane)
             await self._office.post_prompt(entered.name, member.ready.prompt, _prompt_id(entered))
         except BaseException:
-            await self._on.record.rosters.leave(self._team.name, entered.name)
-            if member is not None:
-                await member.abandon()
+            try:
+                await self._on.record.rosters.leave(self._team.name, entered.name)
+            finally:
+                if member is not None:
+                    await member.abandon()
             raise
         return member, entered
 
@@ -115,16 +117,29 @@ class Joiner:
         """As it was when its process ended: from its transcript."""
         newcomer = await self.newcomer(entered, first_mode(entered), desk_of(entered.name), "")
         outfit = closing(await self._on.outfitter.again(newcomer), newcomer.witness)
-        await self._prompted(entered)
+        try:
+            if entered.backend_type != "in-process":
+                await self._stands_in(entered, "in-process", "in-process")
+            await self._prompted(entered)
+        except BaseException:
+            await outfit.finish()
+            raise
         return outfit
 
     async def again_elsewhere(self, entered: Entered, place: BackendType) -> Afar:
         await self._on.record.mailboxes(self._team.name).open(entered.name)
         member = await self._started(entered, None, "")
-        rosters = self._on.record.rosters
-        await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=member.pane)
-        await self._prompted(entered)
+        try:
+            await self._stands_in(entered, place, member.pane)
+            await self._prompted(entered)
+        except BaseException:
+            await member.abandon()
+            raise
         return member
+
+    async def _stands_in(self, entered: Entered, place: BackendType, pane: str) -> None:
+        rosters = self._on.record.rosters
+        await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=pane)
 
     async def _entered(self, order: Order, place: BackendType) -> Entered:
         """In the roster, with an inbox."""

@@ -118,11 +118,13 @@ class LedTeam(Departures):
         return [lost for task in taken if (lost := task.result()) is not None]
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
-        counted = self._joiner.count(entered.agent_type, again=True)
+        counted: Started | None = None
         try:
+            counted = self._joiner.count(entered.agent_type, again=True)
             member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
-            self._on.purse.ended(counted)
+            if counted is not None:
+                self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
             why = f"it could not be taken up again: {refusal}"
@@ -137,10 +139,19 @@ class LedTeam(Departures):
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
-        place = await self._on.elsewhere.place(entered.agent_type)
-        if place != "in-process":
-            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        foreign, why = self._on.elsewhere.foreign(entered.agent_type), ""
+        try:
+            place = await self._on.elsewhere.place(entered.agent_type)
+            if place != "in-process":
+                return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        except AgentRefused as refusal:
+            if foreign:
+                raise
+            why = str(refusal)
         outfit = await self._joiner.again(entered, self._desk)
+        if why:
+            # Nobody is lost for want of a place: what makes one a member is its transcript.
+            self._on.note(f"{entered.name} goes on in the lead's process: {why}")
         member = self._member(outfit, counted)
         await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
