@@ -16,7 +16,7 @@ import pytest
 import shoal
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, once, opened, provider, said_to
-from shoal.core.events import AgentEnded, AgentStarted, Event, Noted
+from shoal.core.events import AgentEnded, AgentStarted, Event, Noted, RequestSettled
 from shoal.core.ids import AgentId
 from shoal.team.afar import Afar
 from troupe import config, home, inbox, member, tell
@@ -199,3 +199,25 @@ async def test_a_board_that_cannot_be_read_when_a_process_dies_does_not_end_the_
 async def all_told(session: shoal.Session) -> str:
     await all_turns(session)
     return "\n".join(message.text for message in session.agent.conversation.messages)
+
+
+@pytest.mark.spec("LIF-03")
+async def test_what_a_process_did_and_used_is_told_with_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = tell("ann", {"type": "shutdown_request", "reason": "done"})
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, member("ann"), "Wait.", once(end, when="is idle")],
+            ann=[use("Glob", pattern="*"), "Rest.", approve],
+        ) as server,
+        opened(tmp_path) as session,
+        asyncio.timeout(20),
+    ):
+        await all_turns(session, "Go.")
+    (done,) = [each.completion for each in recorded(session) if isinstance(each, AgentEnded)]
+    assert done.evidence.tool_calls >= 1
+    assert done.requests == len(asked_of(server, "ann"))
+    spent = [e for e in recorded(session) if isinstance(e, RequestSettled) and e.agent == "ann@crew"]
+    assert done.usage.total_tokens == sum(each.usage.total_tokens for each in spent) > 0

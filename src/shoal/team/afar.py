@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 
 from shoal.core.agents import KeptWork, Order, Resolved
@@ -11,7 +12,7 @@ from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, ProcessError, ShoalError
-from shoal.core.events import AgentStarted
+from shoal.core.events import AgentStarted, Journaled
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permissions import Suggestion
@@ -22,6 +23,7 @@ from shoal.team.footing import Footing
 from shoal.team.line_desk import QuestionWindow
 from shoal.team.purse_window import PurseWindow
 from shoal.wire import outpost as words
+from shoal.wire.journal import read_event
 
 STARTING = 60.0
 """Seconds until a process says that it is ready."""
@@ -29,6 +31,8 @@ LEAVING = 2.0
 """Seconds to end as it was told, before TERM."""
 GRACE = 1.0
 """Seconds between TERM and KILL."""
+_COUNTED = re.compile(rb'"type":"(tool_finished|request_settled)"')
+_BEGINNING = 200
 PATIENCE = 10.0
 """Seconds in which a process that lives answers."""
 
@@ -69,6 +73,8 @@ class Afar:
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._left: words.Left | None = None
+        self.witness = None if self._line is None else on.outfitter.witness(self.id)
+        """Only counts: its process keeps the output file."""
         self._over = False
         """Its process is gone: another one of it, or its end, is still to come."""
 
@@ -253,6 +259,7 @@ class Afar:
                 self.changed()
             case words.Told(line=line):
                 self._on.hear(bytes(line))
+                self._count(bytes(line))
             case words.Pong():
                 self._ponged(said)
             case words.Withdrawn(request=request):
@@ -269,6 +276,13 @@ class Afar:
                 return
             case _:
                 self._purse.serve(said, tasks)
+
+    def _count(self, line: bytes) -> None:
+        """What it used, for those who are told of it; a line begins with when, and what kind it is."""
+        if self.witness is not None and _COUNTED.search(line, 0, _BEGINNING):
+            _, event = read_event(line)
+            if isinstance(event, Journaled) and event.agent == self.id:
+                self.witness.count(event)
 
     def _ponged(self, said: words.Pong) -> None:
         pong = self._pongs.get(said.number)

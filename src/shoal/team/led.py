@@ -324,7 +324,7 @@ class LedTeam(Departures):
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
-        alive.request, post.member = dead.request, alive
+        alive.request, alive.witness, post.member = dead.request, dead.witness, alive
         self._on.emit(alive.started)
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
