@@ -12,7 +12,7 @@ import pytest
 import shoal
 from cast import all_turns, use
 from fleet import everything, opened, provider
-from troupe import config, member, tell
+from troupe import config, home, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
 LEAD = [CREATE, member("ann", "Remember heron."), "Wait.", "Good."]
@@ -85,3 +85,32 @@ async def test_a_team_stays_whole_when_it_is_taken_up_with_nothing_left_to_spend
         async with opened(tmp_path, resume=ident, settings=settings(mode), max_total_tokens=1) as session:
             assert [each.name for each in session.parts.teams.members()] == ["ann"]
         assert entry()["name"] == "ann"
+
+
+@pytest.mark.spec("TEAM-05")
+@pytest.mark.parametrize("mode", ["process", "in-process"])
+async def test_one_that_rests_is_not_shown_at_work_because_its_lead_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    async with provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        ident = await first_run(tmp_path, mode)
+        path = home() / "teams" / "crew" / "config.json"
+        path.write_text(path.read_text().replace('"isActive": false', '"isActive": true'))
+        assert entry()["isActive"]
+        async with opened(tmp_path, resume=ident, settings=settings(mode)), asyncio.timeout(5):
+            while entry()["isActive"]:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("USR-02")
+async def test_what_a_process_spent_counts_once_in_the_next_process_of_its_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        async with opened(tmp_path, settings=settings("process")) as session, asyncio.timeout(20):
+            await all_turns(session, "Go.")
+            before = session.agent.purse.tree.usage
+            ident = session.agent.identity.session
+        assert before.total_tokens > 0
+        async with opened(tmp_path, resume=ident, settings=settings("process")) as session:
+            assert session.agent.purse.tree.usage == before

@@ -127,7 +127,7 @@ class Joiner:
         return outfit
 
     async def again_elsewhere(self, entered: Entered, place: BackendType) -> Afar:
-        await self._on.record.mailboxes(self._team.name).open(entered.name)
+        await self._with_inbox(entered)
         member = await self._started(entered, None, "")
         try:
             await self._stands_in(entered, place, member.pane)
@@ -156,9 +156,13 @@ class Joiner:
             tmux_pane_id=place,
         )
         entered = await self._on.record.rosters.join(self._team.name, joining)
+        await self._with_inbox(entered)
+        return entered
+
+    async def _with_inbox(self, entered: Entered) -> None:
+        """Marked where another program reads and writes in it, which says whose unsigned mail is believed."""
         foreign = self._on.elsewhere.foreign(entered.agent_type)
         await self._on.record.mailboxes(self._team.name).open(entered.name, foreign=foreign)
-        return entered
 
     async def _started(self, entered: Entered, order: Order | None, call: str) -> Afar:
         mode = first_mode(entered) if order is None else mode_of(order.mode)
@@ -176,8 +180,8 @@ class Joiner:
         )
 
     async def _prompted(self, entered: Entered) -> None:
+        await self._with_inbox(entered)
         boxes = self._on.record.mailboxes(self._team.name)
-        await boxes.open(entered.name)
         ident = _prompt_id(entered)
         if not any(mail.id == ident for mail in await boxes.history(entered.name)):
             # Its process ended before the prompt was posted.
