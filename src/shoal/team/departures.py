@@ -175,9 +175,9 @@ class Departures:
         """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
         member, done = post.member, completion(self._on, post, end)
         notice = "" if post.silent else terminated(post, end, work)
-        self._on.emit(AgentEnded(agent=member.id, completion=done, notice=notice))
+        self._on.tell(AgentEnded(agent=member.id, completion=done, notice=notice))
         if work is not None:
-            self._on.emit(WorkKept(agent=member.id, work=work))
+            self._on.tell(WorkKept(agent=member.id, work=work))
         if notice:
             self._lead_mail.release()
             self._on.queue.put(obituary(self._on.leader, done.id, notice))

@@ -281,7 +281,7 @@ class LedTeam(Departures):
 
     def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
-        self._on.emit(member.started)
+        self._on.tell(member.started)
         if isinstance(member, Member):
             pump = self._door.pump(member.name, member.id, member.bring, delivered)
             post.pump = self._tasks.create_task(pump)
@@ -325,7 +325,7 @@ class LedTeam(Departures):
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
         alive.request, alive.witness, post.member = dead.request, dead.witness, alive
-        self._on.emit(alive.started)
+        self._on.tell(alive.started)
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
         return True
