@@ -21,6 +21,7 @@ from shoal.core.events import (
     Asked,
     Event,
     MemberRested,
+    Noted,
     RequestSettled,
     ToolStarted,
 )
@@ -311,6 +312,22 @@ async def test_what_no_other_process_can_have_is_refused(
         assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 
 
+async def test_several_that_wait_for_an_idle_member_at_once_are_all_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=["Done."]),
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+        for _ in range(30):
+            # Each asks the member's process whether it is at rest.
+            await asyncio.wait_for(asyncio.gather(*(session.agents_idle() for _ in range(4))), 20)
+        told = [event.text for event in recorded(session) if isinstance(event, Noted)]
+        assert not any("has not answered" in text for text in told)
+        assert named(session, "ann").state == "idle"
+
+
 @pytest.mark.spec("USR-05")
 async def test_an_answer_for_the_session_holds_in_every_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -340,3 +357,22 @@ async def test_an_answer_for_the_session_holds_in_every_process(
         for message in asked_of(server, "bob")[-1]["messages"]
         for block in message["content"]
     )
+
+
+@pytest.mark.spec("BCK-05")
+async def test_a_process_uses_the_snapshot_of_the_shell_that_its_lead_has_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = f"ls {home() / 'shell-snapshots'}"
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, use("Bash", "b0", command=look), member("ann"), "Wait.", "Good."],
+            ann=[use("Bash", "b1", command=look), "Rest."],
+        ) as server,
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+    seen = said_to(asked_of(server, "lead")[2])
+    assert seen.startswith("snapshot-")
+    assert said_to(asked_of(server, "ann")[1]) == seen

@@ -26,6 +26,7 @@ from shoal.core.roster import BackendType
 from shoal.core.roster import Member as Entered
 from shoal.policy.permissions import RulePermissions
 from shoal.team.purse_afar import Rules
+from shoal.tools.shells import Shells
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -43,9 +44,12 @@ class Shore(Struct, frozen=True, kw_only=True):
     """The lead's, as the session was opened."""
     transcript: Path
     processes: Processes
+    shells: Shells
     note: Callable[[str], None]
     hear: Callable[[bytes], None]
     """Told what teammates in other processes have written to the journal."""
+    trace: Callable[[AgentId, str], str]
+    """Where the trace of a teammate goes on that this call started."""
 
 
 class Berths:
@@ -75,6 +79,7 @@ class Berths:
     async def prepare(self) -> None:
         place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
         if place != "in-process" and not self._bound_here():
+            self._on.shore.shells.prepare()
             with suppress(ProcessError):  # who is started hears of it
                 await self._backends.of(place).prepare()
 
@@ -112,9 +117,9 @@ class Berths:
                 "the model was given as an object, which no other process can have. Give it by name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
-        if options.tools:
+        if options.tools or options.hooks:
             return (
-                "tools of the program's own cannot be had in other processes. "
+                "tools and hooks of the program's own cannot be had in other processes. "
                 'Set shoal.teammate_mode to "in-process".'
             )
         return ""
@@ -148,8 +153,10 @@ class Berths:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
+                trace=on.shore.trace(AgentId(entered.agent_id), call),
                 run=str(on.directory),
                 transcript=str(on.shore.transcript),
+                snapshot=str(on.shore.shells.commands.taken or ""),
                 rules=_rules(on.purse),
                 answered=_answered(authority),
                 opened=opened_by(

@@ -31,6 +31,8 @@ class Opened(Struct, frozen=True, kw_only=True):
     add_dirs: tuple[str, ...]
     coordinator: bool | None
     agents: str | dict[str, Any] | None
+    mcp_config: tuple[str | dict[str, Any], ...]
+    strict_mcp_config: bool
     max_turns: int | None
     settings: str | None
     attended: bool
@@ -46,10 +48,14 @@ class Brief(Struct, frozen=True, kw_only=True):
     session: str
     run: str
     transcript: str
+    snapshot: str
+    """Of the person's shell, if the lead has taken one: not every process need take its own."""
     rules: Rules
     answered: tuple[AddRules | AddDirectories | SetMode, ...]
     """What a person has answered for the whole session so far."""
     opened: Opened
+    trace: str = ""
+    """The place in the lead's trace where its own goes on."""
 
     def membership(self, link: LeadLink) -> Membership:
         return Membership(
@@ -62,13 +68,14 @@ class Brief(Struct, frozen=True, kw_only=True):
             session=self.session,
             run=self.run,
             transcript=self.transcript,
+            snapshot=self.snapshot,
         )
 
     def options(self, membership: Membership, clock: Clock) -> Options:
         given = msgspec.structs.asdict(self.opened)
         given["cwd"] = Path(self.opened.cwd)
         given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
-        return Options(**given, membership=membership, clock=clock)
+        return Options(**given, membership=membership, clock=clock, trace=self.trace)
 
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:
@@ -84,6 +91,8 @@ def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, see
         add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+        mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
+        strict_mcp_config=options.strict_mcp_config,
         max_turns=options.max_turns,
         settings=options.settings,
         attended=options.attended,

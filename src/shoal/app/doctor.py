@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.core.usage import ModelCard
 
 THREE_WAYS = (
-    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY,\n"
+    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or type: shoal setup,\n"
     "or start Ollama and fetch a model: ollama pull qwen3,\n"
     "or see Shoal work without one: shoal demo"
 )
@@ -42,6 +42,7 @@ def examine(
         facts += machine.home_facts(loaded.home, loaded.origin("home"))
         facts += _settings_facts(loaded)
         facts.append(_sandbox_fact(loaded, cwd))
+        facts += _server_facts(loaded, cwd)
         facts += asyncio.run(_model_facts(loaded, model))
     return [*facts, *machine.programs(), *machine.extras(), *machine.terminal(environ)]
 
@@ -76,6 +77,22 @@ def _sandbox_fact(settings: Settings, cwd: Path) -> Fact:
         return Fact(area="settings", name="sandbox", state="bad", value=str(error))
     state, value, advice = examined(settings)
     return Fact(area="settings", name="sandbox", state=state, value=value, advice=advice)
+
+
+def _server_facts(settings: Settings, cwd: Path) -> Iterator[Fact]:
+    from shoal.app.mcp_files import configured
+
+    found = configured(settings, cwd=cwd)
+    if found.servers:
+        names = ", ".join(server.name for server in found.servers)
+        yield Fact(
+            area="settings",
+            name="MCP servers",
+            state="ok",
+            value=f"{names} (whether they answer: shoal mcp test)",
+        )
+    for problem in found.problems:
+        yield Fact(area="settings", name="MCP server", state="warn", value=problem)
 
 
 async def _model_facts(settings: Settings, model: str | None) -> list[Fact]:
@@ -140,11 +157,12 @@ def _reached(card: ModelCard, settings: Settings, source: str) -> Fact:
     from shoal.models.providers import PROVIDERS
 
     value = f"{card.provider}:{card.id} (from {source})"
-    keys = _KEYS.get(card.provider, ())
+    whose = card.provider.removesuffix("-responses")
+    keys = _KEYS.get(whose, ())
     if not keys or any(getattr(settings.access, key) for key in keys):
         return Fact(area="models", name="model", state="ok", value=value)
     variable = PROVIDERS[card.provider].key_variable
-    own_address = bool(getattr(settings.access, f"{card.provider}_base_url", None))
+    own_address = bool(getattr(settings.access, f"{whose}_base_url", None))
     return Fact(
         area="models",
         name="model",

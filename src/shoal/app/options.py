@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -40,8 +40,16 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
+    mcp_config: Sequence[str | Mapping[str, Any]] = ()
+    """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
+    strict_mcp_config: bool = False
+    """Whether those are all: nothing of settings and of `.mcp.json`."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
+    hooks: Mapping[str, Sequence[Any]] | None = None
+    """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
+    begun: Literal["startup", "clear"] | None = "startup"
+    """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """For the whole session with all its agents, what it spent before it was resumed included."""
@@ -69,6 +77,8 @@ class Options(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     membership: Membership | None = None
     """Which member of which team this process is; None for a session of its own."""
+    trace: str = ""
+    """The `traceparent` of somebody's trace, in which the session's telemetry goes on."""
     clock: Clock = SystemClock()
 
     @property

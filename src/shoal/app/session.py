@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
-from shoal.app import delegating
+from shoal.app import delegating, telemetry
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
@@ -97,10 +97,13 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
+            telemetry.attach(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
+            if self._options.link is None:
+                self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -112,6 +115,7 @@ class Session:
             await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
+            await self.parts.occasions.end()
             if self._options.link is None:
                 await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
@@ -346,6 +350,7 @@ class Session:
                 version=parts.version,
             )
         )
+        parts.occasions.begin(resumed=bool(parts.turns_before))
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
@@ -436,6 +441,8 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.occasions.enter()
+                await self.parts.servers.ready()
                 return await run(self.agent, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
@@ -64,6 +64,8 @@ class Afar:
         self.withdrawn: Callable[[str], None] = lambda _: None
         self.agreed: Callable[[str], None] = lambda _: None
         self.changed: Callable[[], None] = lambda: None
+        self.lost: Callable[[], Awaitable[None]] = _nothing
+        """Called at once when its line ends without a last word, before its process is cleared away."""
         self.since = iso(on.clock.now())
         """What it asked by mail before this, another process of it asked."""
         self.died = ""
@@ -137,8 +139,8 @@ class Afar:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
             return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
-        # Several may ask at once.
-        self._number = number = self._number + 1
+        # Its own: several may ask at once.
+        number = self._number = self._number + 1
         pong = self._pongs[number] = asyncio.get_running_loop().create_future()
         self._send(words.Ping(number=number))
         try:
@@ -169,6 +171,8 @@ class Afar:
     async def live(self) -> Ending:
         try:
             await self._listen()
+            if self._left is None and not self.is_foreign:
+                await self.lost()
             how = await self._berth.over()
             if self.is_foreign and self.request is not None:
                 return Ending(status="completed", text="", detail="it shut down as it was asked to")
@@ -305,6 +309,9 @@ async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refus
             return said
         early.append(said)
     return None
+
+
+async def _nothing() -> None: ...
 
 
 def _first_of(error: Exception) -> str:

@@ -37,9 +37,11 @@ def interactive(options: Options, prompt: str | None, prepare: Prepare | None = 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
     from shoal.app.settings import find_home
+    from shoal.surfaces.cli.setup import offer
     from shoal.surfaces.cli.trust import ask_once
 
     ask_once(options)
+    offer(options)
     return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd()), prepare))
 
 
@@ -84,11 +86,13 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
                 so_far = standings_of(Run(session=session.id, home=home))
                 talk = Talk(session, screen, place, so_far)
                 outcome = await talk.go(prompt if prepare is None else await prepare(session))
+                session.parts.occasions.ending = "clear" if outcome == "cleared" else "prompt_input_exit"
                 _farewell(screen, session, await session.stop_agents())
             if outcome == "ended":
                 return talk.status
             prompt = prepare = None
-            options = structs.replace(options, resume=None, continue_last=False, fork=False, session_id=None)
+            fresh = {"resume": None, "continue_last": False, "fork": False, "session_id": None}
+            options = structs.replace(options, begun="clear", **fresh)
     finally:
         place.close()
 

@@ -59,13 +59,18 @@ COMMANDS = {
     ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
-        "Watch an agent repair a small project, offline.",
-        ("shoal demo", "shoal demo --keep"),
+        "Watch a team repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep", "shoal demo agents"),
     ),
     "doctor": SubCommand(
         "shoal.surfaces.cli.doctor",
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
+    ),
+    "hooks": SubCommand(
+        "shoal.surfaces.cli.hooks",
+        "See what is run when agents do something.",
+        ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
     ),
     "inbox": SubCommand(
         "shoal.surfaces.cli.inbox",
@@ -74,6 +79,30 @@ COMMANDS = {
             "shoal inbox show team-lead --all",
             'shoal inbox send alice "The build is green again."',
             "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
+    "mcp": SubCommand(
+        "shoal.surfaces.cli.mcp",
+        "List, try, add and remove MCP servers.",
+        (
+            "shoal mcp ls",
+            "shoal mcp show docs",
+            "shoal mcp test docs",
+            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
+            "shoal mcp remove docs",
+            "shoal mcp login issues",
+            "shoal mcp test --json | jq -r '.[].status'",
+        ),
+    ),
+    "models": SubCommand(
+        "shoal.surfaces.cli.models",
+        "List the models that can be asked, and try one.",
+        (
+            "shoal models ls",
+            "shoal models ls --json | jq -r '.models[] | select(.configured).id'",
+            "shoal models test",
+            "shoal models test openai:gpt-6-luna",
         ),
     ),
     "permissions": SubCommand(
@@ -99,6 +128,16 @@ COMMANDS = {
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "setup": SubCommand(
+        "shoal.surfaces.cli.setup",
+        "Give Shoal a key, and choose a model.",
+        (
+            "shoal setup",
+            "pass show openai | shoal setup --provider openai --key-stdin",
+            "shoal setup --provider server --base-url http://localhost:8000/v1 --model my-model",
+            "shoal setup --remove openai",
+        ),
     ),
     "stop": SubCommand(
         "shoal.surfaces.cli.stop",

@@ -119,6 +119,17 @@ async def _agents(talk: Talk, words: str) -> None:
     await agents(talk, words)
 
 
+async def _hooks(talk: Talk, _: str) -> None:
+    from shoal.app.hooks_view import rows_of, seen_in
+    from shoal.surfaces.cli.hooks import told
+
+    parts = talk.session.parts
+    shared = rows_of(hook for hooks in parts.hooks.by_event.values() for hook in hooks)
+    others = [row for row in seen_in(parts.workspace.root).hooks if row.agent or not row.trusted]
+    for line in told((*shared, *others), colours=False):
+        talk.telling.note(line)
+
+
 async def _delegate(talk: Talk, word: str) -> None:
     from shoal.surfaces.cli.slash_team import delegate
 
@@ -129,6 +140,15 @@ async def _to(talk: Talk, name: str) -> None:
     from shoal.surfaces.cli.slash_team import to
 
     await to(talk, name)
+
+
+async def _mcp(talk: Talk, _: str) -> None:
+    standings = talk.session.parts.servers.standings()
+    for each in standings:
+        about = each.detail or f"{len(each.tools)} tools, {len(each.prompts)} prompts"
+        talk.telling.note(f"{one_line(each.name)}  {each.status}  {one_line(about)}")
+    if not standings:
+        talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
 
 
 async def _clear(talk: Talk, _: str) -> None:
@@ -160,6 +180,8 @@ COMMANDS = (
     ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
+    Command(name="/hooks", usage="/hooks", help="the hooks there are", run=_hooks, at_once=True),
+    Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
     Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
