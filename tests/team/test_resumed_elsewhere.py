@@ -114,3 +114,24 @@ async def test_what_a_process_spent_counts_once_in_the_next_process_of_its_lead(
         assert before.total_tokens > 0
         async with opened(tmp_path, resume=ident, settings=settings("process")) as session:
             assert session.agent.purse.tree.usage == before
+
+
+@pytest.mark.spec("TRN-02", "LIF-06")
+async def test_a_member_that_cannot_be_read_now_keeps_nobody_from_work_and_is_there_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [CREATE, [member("ann"), member("bob")], "Wait.", "Good."]
+    async with provider(monkeypatch, lead=lead, ann=["Rest."], bob=["Rest."]):
+        ident = await first_run(tmp_path, "in-process")
+        inbox = home() / "teams" / "crew" / "inboxes" / "ann.json"
+        inbox.rename(inbox.with_suffix(".away"))
+        inbox.mkdir()
+        async with opened(tmp_path, resume=ident, settings=settings("in-process")) as session:
+            assert [each.name for each in session.parts.teams.members()] == ["bob"]
+            await woken(session)
+            told = "\n".join(message.text for message in session.agent.conversation.messages)
+        assert "it cannot be taken up now" in told
+        inbox.rmdir()
+        inbox.with_suffix(".away").rename(inbox)
+        async with opened(tmp_path, resume=ident, settings=settings("in-process")) as session:
+            assert sorted(each.name for each in session.parts.teams.members()) == ["ann", "bob"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
@@ -236,11 +237,15 @@ class Afar:
                 await self._listen()
                 await self._berth.over()
         except TimeoutError:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        with suppress(ProcessError):  # `abandon` comes after this, and tells what is left behind
             await self._berth.stop(grace=GRACE)
 
     async def _end_stuck(self) -> None:
         self._on.note(f"{self.name} has not answered for {PATIENCE:g} s: its process is ended.")
-        await self._berth.stop(grace=GRACE)
+        await self._stop()
 
     async def _listen(self) -> None:
         """Until its end of the line is closed."""

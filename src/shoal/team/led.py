@@ -128,14 +128,26 @@ class LedTeam(Departures):
                 self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            why = f"it could not be taken up again: {refusal}"
-            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
-            agent = AgentId(entered.agent_id)
-            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
+            return self._without(
+                entered, f"it could not be taken up again, and is out of the team: {refusal}"
+            )
+        except ShoalError as error:
+            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
+            if counted is not None:
+                self._on.purse.ended(counted)
+            return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
         self._begin(member, counted, delivered)
-        if (asked := await self._joiner.asked_to_end(entered)) is not None:
-            self.asked_to_end(member.name, asked)
+        try:
+            if (asked := await self._joiner.asked_to_end(entered)) is not None:
+                self.asked_to_end(member.name, asked)
+        except ShoalError as error:
+            self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
         return None
+
+    def _without(self, entered: Entered, why: str) -> Lost:
+        self._on.note(f"The teammate {entered.name} is not here: {why}")
+        agent = AgentId(entered.agent_id)
+        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
