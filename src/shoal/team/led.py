@@ -128,9 +128,7 @@ class LedTeam(Departures):
                 self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            return self._without(
-                entered, f"it could not be taken up again, and is out of the team: {refusal}"
-            )
+            return self._without(entered, f"it could not be taken up, and is out of the team: {refusal}")
         except ShoalError as error:
             # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
             if counted is not None:
