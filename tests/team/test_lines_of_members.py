@@ -221,3 +221,26 @@ async def test_what_a_process_did_and_used_is_told_with_its_end(
     assert done.requests == len(asked_of(server, "ann"))
     spent = [e for e in recorded(session) if isinstance(e, RequestSettled) and e.agent == "ann@crew"]
     assert done.usage.total_tokens == sum(each.usage.total_tokens for each in spent) > 0
+
+
+@pytest.mark.spec("PPR-02", "LIF-04")
+@pytest.mark.parametrize("restarts", [0, 1])
+async def test_what_a_dead_process_asked_does_not_stay_on_the_person_s_desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int
+) -> None:
+    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[wish, "Then not."]),
+        opened(
+            tmp_path, skip_permissions=False, attended=True, settings=settings(teammate_restarts=restarts)
+        ) as session,
+        asyncio.timeout(20),
+    ):
+        desk = session.parts.desk
+        async for _ in session.run("Go."):
+            pass
+        question = await anext(desk.incoming())
+        os.kill(pid_of(session, "ann"), signal.SIGKILL)
+        async with asyncio.timeout(8):
+            while question in desk.open_questions():
+                await asyncio.sleep(0.01)

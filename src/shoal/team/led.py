@@ -309,8 +309,10 @@ class LedTeam(Departures):
     async def _live(self, post: Post) -> None:
         end = await post.member.live()
         try:
+            self._lead_mail.withdraw_all_of(post.member.name)
             while await self._revived(post):
                 end = await post.member.live()
+                self._lead_mail.withdraw_all_of(post.member.name)
         except asyncio.CancelledError:
             # It is ended while its next process is being started.
             if not post.member.stopping:
