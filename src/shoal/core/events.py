@@ -104,6 +104,19 @@ class PermissionDenied(Journaled, frozen=True):
     reason: str
 
 
+class HookRan(Journaled, frozen=True):
+    """A hook was told of something, and this is what came of it."""
+
+    event: str
+    hook: str
+    """A preview of what was run."""
+    origin: str
+    duration_ms: int
+    verdict: str
+    """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
+    detail: str = ""
+
+
 class Asked(Journaled, frozen=True):
     question: Question
 
@@ -241,7 +254,15 @@ class BudgetWarned(Journaled, frozen=True):
 
 
 EndReason: TypeAlias = Literal[
-    "done", "max_turns", "budget", "deadline", "interrupted", "model_error", "store_error", "error"
+    "done",
+    "max_turns",
+    "budget",
+    "deadline",
+    "interrupted",
+    "blocked",
+    "model_error",
+    "store_error",
+    "error",
 ]
 
 

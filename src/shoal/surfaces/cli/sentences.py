@@ -89,6 +89,8 @@ def ending(finished: Finished) -> str:
             return f"Stopped: {finished.detail}. {more}"
         case "interrupted":
             return "Interrupted."
+        case "blocked":
+            return f"Stopped: {finished.detail}."
         case "model_error" | "store_error" | "error":
             if isinstance(finished.error, BaseException):
                 return explain(finished.error)
