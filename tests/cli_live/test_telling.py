@@ -259,6 +259,7 @@ def on_terminal(*events: Event) -> Seen:
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),
         ("Bash", "Bash was not run: no", None, True, "✗ Bash was not run: no"),
         ("Edit", "The file was not read.\nmore", None, True, "✗ The file was not read."),
+        ("Agent", "ann is in the team", {"status": "teammate_spawned"}, False, "→ is in the team"),
     ],
 )
 def test_outcomes_are_a_few_words(tool: str, text: str, data: Any, is_error: bool, words: str) -> None:

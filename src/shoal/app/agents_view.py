@@ -125,6 +125,7 @@ _SHOWN = {
     "hooks": "hooks",
     "initialPrompt": "initial_prompt",
     "oneShot": "one_shot",
+    "instructions": "instructions",
 }
 
 

@@ -25,6 +25,8 @@ from shoal.app.definitions import Definitions, definitions_for, given_definition
 from shoal.app.history import History, open_history
 from shoal.app.hook_sources import configured_hooks
 from shoal.app.hooking import SessionHooks, Whose, hook_runner
+from shoal.app.knowledge import Knowledge, gathered
+from shoal.app.mcp_prompts import ServedPrompts
 from shoal.app.mcp_servers import McpServers
 from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
@@ -89,6 +91,7 @@ class Parts(Struct, kw_only=True):
     timetable: ClockedTimetable
     servers: McpServers
     between: AgentsRecord
+    knowledge: Knowledge
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -164,7 +167,15 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         session_servers(options, settings, reach, record.directory, session, tools, plugins)
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
-    flags = (*options.allowed_tools, *options.disallowed_tools)
+    knowledge = gathered(
+        settings,
+        definitions,
+        reach,
+        tools=tools,
+        prompts=[ServedPrompts(servers)],
+        window=model.card.window,
+        note=session.note,
+    )
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
     crew, teams = make_crew(
         Ground(
@@ -187,6 +198,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             coordinator=coordinator,
             assistant=assistant,
             acceptance=acceptance,
+            knowledge=knowledge,
             shore=Shore(
                 cwd=cwd,
                 model=model,
@@ -212,6 +224,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             clock=options.clock,
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
+            instructions=knowledge.instructions.text,
             also=added_prompt(options, assistant=assistant),
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
@@ -253,6 +266,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         timetable=timetable,
         servers=servers,
         between=between,
+        knowledge=knowledge,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -271,8 +285,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *(warning for parsed in given for warning in parsed.warnings),
             *plugins.notes,
             *definitions.unusable(),
+            *knowledge.remarks(),
             *servers.configured.problems,
-            *unknown_rules(flags, tools),
+            *unknown_rules((*options.allowed_tools, *options.disallowed_tools), tools),
             *history.notes,
         ),
         started=started,

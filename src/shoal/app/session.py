@@ -11,9 +11,10 @@ from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
-from shoal.agent.loop import Ended, run
+from shoal.agent.loop import Ended
 from shoal.app import delegating, telemetry
 from shoal.app.answering import Answering
+from shoal.app.commanding import Invocation, work
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
@@ -128,7 +129,7 @@ class Session(Voice):
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | None) -> Turn:
+    def run(self, prompt: str | Message | Invocation | None) -> Turn:
         """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
@@ -331,7 +332,7 @@ class Session(Voice):
                 left = parts.left_over
                 await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
 
-    async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
+    async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
         assume(agent.identity, agent.surroundings.workspace)
@@ -365,7 +366,7 @@ class Session(Voice):
             self._interrupted = False
             channel.close()
 
-    async def _guarded(self, prompt: Message | None) -> tuple[Ended, Exception | None]:
+    async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
@@ -382,7 +383,7 @@ class Session(Voice):
             async with self.agent.clock.deadline(self._time_left()):
                 await self.parts.occasions.enter()
                 await self.parts.servers.ready()
-                return await run(self.agent, prompt), None
+                return await work(self, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.agents import OTHER_SESSION
@@ -39,6 +40,7 @@ from shoal.policy.tables import FileTable, Tables
 
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
+    | {"Skill"}
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
     | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
@@ -86,6 +88,8 @@ class RulePermissions:
         self._roots: tuple[str, ...] = (self._reach.root,)
         self._tables: Tables | None = None
         self._known: tuple[Standing | None, int] = (None, -1)
+        self._lent: tuple[Rule, ...] = ()
+        self._kept_rules: tuple[Rule, ...] = ()
         self._shell = ShellJudge(self._reach)
         self._narrowing = Narrowing()
         self._never: tuple[str, ...] = ()
@@ -159,6 +163,34 @@ class RulePermissions:
         if child._narrowing != Narrowing():
             child._guard = Guard(child._narrowing, child._reach, child._roots, child._is_kept)
         return child
+
+    def lend(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
+        """Allow this agent, and none it starts, what a skill needs: until its turn is over, or for good."""
+        if lasting:
+            self._kept_rules = (*self._kept_rules, *rules)
+        else:
+            self._lent = (*self._lent, *rules)
+        self._tables = None
+
+    @contextmanager
+    def lending(self, rules: Iterable[Rule]) -> Iterator[None]:
+        """As `lend`, for as long as the block lasts."""
+        before = self._lent
+        self.lend(rules)
+        try:
+            yield
+        finally:
+            self._lent, self._tables = before, None
+
+    def turn_over(self) -> None:
+        if self._lent:
+            self._lent, self._tables = (), None
+
+    def open_for_reading(self, directory: Path) -> None:
+        """Let this agent, and those it starts from now on, read what is below a directory."""
+        if directory not in self._places:
+            self._places = (*self._places, directory)
+            self._readable = tuple(f"{place}/" for place in self._places)
 
     @property
     def narrowed(self) -> Narrowed:
@@ -271,7 +303,7 @@ class RulePermissions:
                 if Path(os.path.realpath(directory)) not in self._workspace.granted:
                     self._workspace.grant(directory)
             whole = Standing(
-                allow=(*standing.allow, *said["allow"]),
+                allow=(*standing.allow, *said["allow"], *self._kept_rules, *self._lent),
                 ask=(*standing.ask, *said["ask"]),
                 deny=(*standing.deny, *said["deny"]),
                 directories=(*standing.directories, *self.answers.directories),

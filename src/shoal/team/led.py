@@ -19,6 +19,7 @@ from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
+from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
@@ -119,29 +120,50 @@ class LedTeam(Departures):
         return [lost for task in taken if (lost := task.result()) is not None]
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
-        counted = self._joiner.count(entered.agent_type, again=True)
+        counted: Started | None = None
         try:
+            counted = self._joiner.count(entered.agent_type, again=True)
             member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
-            self._on.purse.ended(counted)
+            if counted is not None:
+                self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            why = f"it could not be taken up again: {refusal}"
-            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
-            agent = AgentId(entered.agent_id)
-            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
+            return self._without(entered, f"it could not be taken up, and is out of the team: {refusal}")
+        except ShoalError as error:
+            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
+            if counted is not None:
+                self._on.purse.ended(counted)
+            return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
         self._begin(member, counted, delivered)
-        if (asked := await self._joiner.asked_to_end(entered)) is not None:
-            self.asked_to_end(member.name, asked)
+        try:
+            if (asked := await self._joiner.asked_to_end(entered)) is not None:
+                self.asked_to_end(member.name, asked)
+        except ShoalError as error:
+            self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
         return None
+
+    def _without(self, entered: Entered, why: str) -> Lost:
+        self._on.note(f"The teammate {entered.name} is not here: {why}")
+        agent = AgentId(entered.agent_id)
+        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
-        place = await self._on.elsewhere.place(entered.agent_type)
-        if place != "in-process":
-            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        foreign, why = self._on.elsewhere.foreign(entered.agent_type), ""
+        try:
+            place = await self._on.elsewhere.place(entered.agent_type)
+            if place != "in-process":
+                return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        except AgentRefused as refusal:
+            if foreign:
+                raise
+            why = str(refusal)
         outfit = await self._joiner.again(entered, self._desk)
+        if why:
+            # Nobody is lost for want of a place: what makes one a member is its transcript.
+            self._on.note(f"{entered.name} goes on in the lead's process: {why}")
         member = self._member(outfit, counted)
         await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
@@ -287,7 +309,7 @@ class LedTeam(Departures):
 
     def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
-        self._on.emit(member.started)
+        self._on.tell(member.started)
         if isinstance(member, Member):
             pump = self._door.pump(member.name, member.id, member.bring, delivered)
             post.pump = self._tasks.create_task(pump)
@@ -296,8 +318,19 @@ class LedTeam(Departures):
 
     async def _live(self, post: Post) -> None:
         end = await post.member.live()
-        while await self._revived(post):
-            end = await post.member.live()
+        try:
+            self._lead_mail.withdraw_all_of(post.member.name)
+            while await self._revived(post):
+                end = await post.member.live()
+                self._lead_mail.withdraw_all_of(post.member.name)
+        except asyncio.CancelledError:
+            # It is ended while its next process is being started.
+            if not post.member.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)
 
@@ -306,22 +339,22 @@ class LedTeam(Departures):
         dead = post.member
         if not isinstance(dead, Afar) or not dead.died or dead.is_foreign or dead.stopping:
             return False
-        if post.revivals >= self._on.revivals:
+        if post.approved is not None or post.revivals >= self._on.revivals:
             return False
         post.revivals += 1
-        await self._board.reclaim(dead.name)
-        team = await self._on.record.rosters.read(self.name)
-        entered = None if team is None else team.member(dead.name)
-        if entered is None:
-            return False
         try:
+            await self._board.reclaim(dead.name)
+            team = await self._on.record.rosters.read(self.name)
+            entered = None if team is None else team.member(dead.name)
+            if entered is None:
+                return False
             place = await self._on.elsewhere.place(entered.agent_type)
             alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
-        alive.request, post.member = dead.request, alive
-        self._on.emit(alive.started)
+        alive.request, alive.witness, post.member = dead.request, dead.witness, alive
+        self._on.tell(alive.started)
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
         return True

@@ -160,6 +160,8 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    instructions: bool = True
+    """Whether agents are told what CLAUDE.md, AGENTS.md and the like say."""
     telemetry: TelemetrySettings = TelemetrySettings()
     worktree_guard: WorktreeGuard = "sandbox"
     """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""

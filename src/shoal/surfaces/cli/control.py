@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
+from shoal.app.commanding import names_command
 from shoal.app.session import Session
 from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
@@ -13,6 +14,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.ids import LEAD
 from shoal.core.messages import Message, Text
+from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli import stdin
 from shoal.surfaces.cli.output import StreamOutput
 from shoal.surfaces.cli.prompting import Prompting
@@ -103,8 +105,12 @@ class StreamInput:
     def _steer(self) -> None:
         # An assistant takes what is said at once, and hears it when its model has answered.
         hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
-        while hears and self._waiting and _is_text(self._waiting[0]):
+        while hears and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
+
+    def _can_steer(self, message: Message) -> bool:
+        """A command gets a turn of its own."""
+        return _is_text(message) and not names_command(self._session.parts, message)
 
     async def _take(self, line: bytes) -> None:
         try:
@@ -136,7 +142,8 @@ class StreamInput:
         match subtype:
             case "initialize":
                 agents = [_agent(definition) for definition in self._session.parts.definitions.all()]
-                return {"commands": [], "agents": agents, "output_style": "default", "account": {}}
+                commands = [_command(each) for each in self._session.parts.knowledge.commands()]
+                return {"commands": commands, "agents": agents, "output_style": "default", "account": {}}
             case "interrupt":
                 await self._session.interrupt()
             case "set_permission_mode":
@@ -177,6 +184,14 @@ def _model(name: object) -> str:
 def _agent(definition: Definition) -> dict[str, str]:
     model = definition.model or INHERIT
     return {"name": definition.name, "description": definition.description, "model": model}
+
+
+def _command(command: Skill | TypedPrompt) -> dict[str, str]:
+    return {
+        "name": command.name,
+        "description": command.description,
+        "argumentHint": command.argument_hint,
+    }
 
 
 def _mode(name: object) -> Mode:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.app.commanding import understood
 from shoal.app.options import Options
 from shoal.app.session import Session
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse
-from shoal.core.errors import ShoalError
+from shoal.core.errors import BadDefinition, ShoalError, UnknownSkill
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept
 from shoal.core.ids import LEAD
 from shoal.core.questions import Denied, MayRun
@@ -112,7 +113,8 @@ class _Run:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._job.prompt is not None:
-                    await self._turn(self._session.run(await self._prompt()))
+                    prompt = await understood(self._session.parts, await self._prompt())
+                    await self._turn(self._session.run(prompt))
                     while self._goes_on and (turn := await self._woken_turn(group)) is not None:
                         await self._turn(turn)
                 else:
@@ -196,7 +198,12 @@ class _Run:
         """For the next prompt, or for what arrives while none waits; None when there will be no more."""
         while True:
             if (prompt := source.take()) is not None:
-                return self._session.run(prompt)
+                try:
+                    return self._session.run(await understood(self._session.parts, prompt))
+                except (UnknownSkill, BadDefinition) as error:
+                    say(str(error))
+                    await self._output.fail(str(error))
+                    continue
             await self._rest_if_quiet()
             if source.closed:
                 goes_on = self._reason in ("done", "interrupted")

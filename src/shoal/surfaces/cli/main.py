@@ -150,6 +150,16 @@ COMMANDS = {
             "shoal setup --remove openai",
         ),
     ),
+    "skills": SubCommand(
+        "shoal.surfaces.cli.skills",
+        "List, show and check skills and commands.",
+        (
+            "shoal skills ls",
+            "shoal skills show pdf",
+            "shoal skills validate .claude/skills",
+            "shoal skills ls --json | jq -r '.[].name'",
+        ),
+    ),
     "stop": SubCommand(
         "shoal.surfaces.cli.stop",
         "Stop a live run, or one of its agents.",

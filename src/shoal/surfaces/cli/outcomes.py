@@ -44,6 +44,8 @@ def _came_to(tool: str, text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
 def _reported(facts: Mapping[str, Any], status: str) -> tuple[str, str]:
     if status == "async_launched":
         return "→ works in the background", DIM
+    if status == "teammate_spawned":
+        return "→ is in the team", DIM
     calls, tokens = int(facts.get("totalToolUseCount") or 0), int(facts.get("totalTokens") or 0)
     took = f"{_many(calls, 'call')} · {count(tokens)} tokens"
     return (f"→ done · {took}", GREEN) if status == "completed" else (f"✗ {status} · {took}", RED)

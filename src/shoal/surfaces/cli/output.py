@@ -336,6 +336,7 @@ def _init(session: Session) -> stream_json.Init:
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
+        slash_commands=[each.name for each in parts.knowledge.commands()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )

@@ -1,4 +1,4 @@
-"""`/memory` at the prompt."""
+"""`/notes` at the prompt."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def test_the_notes_are_saved_and_shown(place: Place) -> None:
     terminal.wait_for("›")
     terminal.type("hi\r")
     terminal.wait_for("Hello.")
-    terminal.type("/memory\r")
+    terminal.type("/notes\r")
     terminal.wait_for("There are no notes yet")
-    terminal.type("/memory save\r")
+    terminal.type("/notes save\r")
     terminal.wait_for("The notes are in")
-    terminal.type("/memory\r")
+    terminal.type("/notes\r")
     terminal.wait_for("- likes short answers")
     (kept,) = (place.home / "shoal/runs").glob("*/memory.md")
     assert kept.read_text() == "- likes short answers\n"
@@ -24,5 +24,5 @@ def test_the_notes_are_saved_and_shown(place: Place) -> None:
 def test_without_the_setting_it_says_so(place: Place) -> None:
     terminal = place.talk({"text": "Hello."})
     terminal.wait_for("›")
-    terminal.type("/memory save\r")
+    terminal.type("/notes save\r")
     terminal.wait_for("shoal.session_memory is off")
