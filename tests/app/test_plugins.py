@@ -150,6 +150,28 @@ async def test_the_hooks_of_a_plugin_have_their_say(tmp_path: Path) -> None:
     assert not (project / "x.txt").exists()
 
 
+@pytest.mark.spec("SKL-01")
+async def test_the_skills_of_a_plugin_are_used_under_its_name(tmp_path: Path) -> None:
+    root, project = made(tmp_path / "harbour"), tmp_path / "project"
+    project.mkdir()
+    (root / "skills/mooring").mkdir(parents=True)
+    (root / "commands").mkdir()
+    text = "---\nname: mooring\ndescription: How to moor.\n---\nThrow the line first.\n"
+    (root / "skills/mooring/SKILL.md").write_text(text)
+    (root / "commands/berth.md").write_text("Find a berth for $ARGUMENTS.\n")
+    heard: list[str] = []
+
+    def end(request: Request) -> str:
+        heard.append(str(request.messages))
+        return "end"
+
+    model = cast(lead=[use("Skill", "s1", skill="harbour:mooring"), end])
+    async with shoal.open(cwd=project, model=model, plugin_dirs=[root], skip_permissions=True) as session:
+        await all_turns(session)
+        assert "harbour:berth" in [each.name for each in session.parts.knowledge.commands()]
+    assert "Throw the line first." in heard[0]
+
+
 def test_what_the_manifest_names_joins_the_usual_places(tmp_path: Path) -> None:
     root = made(tmp_path / "plugin", skills="./more", hooks={"Stop": []}, mcpServers="./conf/servers.json")
     for place in ("skills", "more", "conf"):

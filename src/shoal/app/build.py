@@ -171,6 +171,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         settings,
         definitions,
         reach,
+        plugins=plugins,
         tools=tools,
         prompts=[ServedPrompts(servers)],
         window=model.card.window,

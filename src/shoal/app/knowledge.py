@@ -9,6 +9,7 @@ from msgspec import Struct
 from shoal.app.definitions import Definitions
 from shoal.app.instructions import Instructions, instructions_for
 from shoal.app.invoking import Invoking, Preloaded
+from shoal.app.plugins import Plugins
 from shoal.app.reach import Reach
 from shoal.app.settings import Settings
 from shoal.app.skill_news import News
@@ -47,11 +48,12 @@ class Knowledge(Struct, kw_only=True):
         return (*self.skills.unusable(), *self.instructions.notes)
 
 
-def gathered(
+def gathered(  # noqa: PLR0913 - all that a session knows is gathered here
     settings: Settings,
     definitions: Definitions,
     reach: Reach,
     *,
+    plugins: Plugins,
     tools: Mapping[str, Tool],
     prompts: list[TypedPrompts],
     window: int,
@@ -60,6 +62,10 @@ def gathered(
     """`reach` is the lead's; `window` is how many tokens its model takes."""
     cwd = reach.workspace.root
     skills = skills_for(cwd=cwd, home=settings.home)
+    for space, place in plugins.skill_dirs():
+        skills.add_plugin(space, skills=place)
+    for space, place in plugins.command_dirs():
+        skills.add_plugin(space, commands=place)
     trust = SkillTrust(settings.home, cwd)
     told = Instructions()
     if settings.own.instructions:
