@@ -83,7 +83,7 @@ class Parts(Struct, kw_only=True):
     control: ControlServer | None
     past: Past | None
     """What can be undone; None where nothing is kept."""
-    choose: Callable[[str], Awaitable[Model]]
+    choose: Callable[[str | Model | None], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None

@@ -12,6 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
+from shoal.app import adjusting
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
@@ -224,15 +225,19 @@ class Session:
         """What the agent says to a question that never enters its conversation, whether it works or not."""
         return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
-    async def set_model(self, name: str) -> None:
-        """Ask another model from the next request on."""
-        new = await self.parts.choose(name)
+    async def set_model(self, name: str | None) -> None:
+        """Ask another model from the next request on; None is the one the session began with."""
+        new = await self.parts.choose(name or self._options.model)
         self.agent.purse.admit(new.card)
         self.agent.model = new
 
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
+
+    def set_thinking(self, tokens: int | None) -> None:
+        """How far the agent thinks before it answers; None is as it began."""
+        adjusting.set_thinking(self, self._options, tokens)
 
     def turns(self) -> tuple[TurnTaken, ...]:
         """The turns one can go back before, oldest first; none where nothing is kept."""

@@ -212,7 +212,12 @@ def asked(
         request["agent_id"] = agent
     if suggested:
         request["permission_suggestions"] = suggested
-    return {"type": "control_request", "request_id": request_id, "request": request}
+    return request_of(request_id, request)
+
+
+def request_of(request_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request of ours."""
+    return {"type": "control_request", "request_id": request_id, "request": dict(request)}
 
 
 def cancelled(request_id: str) -> dict[str, Any]:
