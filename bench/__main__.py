@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import agents, board, clients, loop, mail, over_http, policy, sandboxed, start
+from bench import agents, board, clients, loop, mail, over_http, policy, sandboxed, start, teams
 from bench.figures import Section, table
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
 _QUICK_BOARD = board.Size(tasks=300, listed=2_000, repeats=1)
 _QUICK_MAIL = mail.Size(posts=400, samples=20, histories=(10, 1_000), plain_samples=2, wakes=40)
 _QUICK_AGENTS = agents.Size(agents=200, in_a_row=50, idle=200, repeats=2, reporting_repeats=3)
+_QUICK_TEAMS = teams.Size(spawn_repeats=2, wakes=40, idle=100, members=100, tasks=1_000)
 _QUICK_LOOP = loop.Size(long=500, repeats=5, long_repeats=2)
 
 BENCHES: dict[str, Callable[[bool], list[Section]]] = {
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
     "board": lambda quick: [board.measure(_QUICK_BOARD if quick else board.Size())],
     "mail": lambda quick: mail.measure(_QUICK_MAIL if quick else mail.Size()),
+    "teams": lambda quick: teams.measure(_QUICK_TEAMS if quick else teams.Size()),
     "policy": lambda quick: [
         policy.measure(policy.Size(calls=300, repeats=3) if quick else policy.Size()),
         sandboxed.measure(sandboxed.Size(rounds=10) if quick else sandboxed.Size()),
@@ -33,7 +35,7 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "agents", "http", "board", "mail", "policy", "start")
+USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "start")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -128,3 +128,21 @@ def test_mail_is_shown_beside_the_plain_way_with_its_growth_and_its_wakes():
     ):
         assert row in costs
     assert "in another process, p99" in wakes
+
+
+def test_teams_are_shown_with_their_wakes_their_spawns_and_a_large_one():
+    from bench import teams
+
+    size = teams.Size(spawns=2, spawn_repeats=1, wakes=2, idle=3, members=3, tasks=9)
+    text = "\n".join(map(shown, teams.measure(size)))
+    for row in (
+        "in-process: mail from outside → request, p50",
+        "in-process: 2 spawns → last one's request",
+        "process: mail from outside → request, p95",
+        "3 members do 9 tasks ",
+        "3 members do 9 tasks: peak, MB",
+        "an idle member, of 3, KB",
+    ):
+        assert row in text
+    for target in ("≤ 2.5", "≤ 200", "≤ 600", "≤ 60"):
+        assert target in text

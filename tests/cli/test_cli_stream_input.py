@@ -125,6 +125,24 @@ async def test_the_mode_and_the_model_can_be_changed_between_turns(shoal: Progra
     assert [r.body["model"] for r in server.requests] == ["claude-haiku-5-5"] * 2 + ["claude-sonnet-5-5"]
 
 
+@pytest.mark.spec("DLG-02")
+async def test_delegate_mode_is_switched_by_the_program(shoal: Program, project: Path) -> None:
+    write = call("Write", file_path=str(project / "x"), content="1")
+    async with messages_server([write, "refused", write, "wrote"]) as server:
+        shoal.talks_to(server)
+        async with driven(shoal, "--permission-mode", "acceptEdits") as driver:
+            await driver.say(request("r1", "set_delegate", on=True), user("write"))
+            assert (await driver.answer())["subtype"] == "success"
+            await driver.until("result")
+            assert not (project / "x").exists()
+            await driver.say(request("r2", "set_delegate", on=False), user("again"))
+            await driver.until("result", result="wrote")
+            await driver.say(request("r3", "set_delegate"))
+            assert 'needs "on"' in (await driver.answer())["error"]
+            assert (await ended(driver.process)).code == 0
+    assert (project / "x").read_text() == "1"
+
+
 async def test_a_prompt_while_a_tool_runs_reaches_the_agent_with_the_result(
     shoal: Program, project: Path
 ) -> None:

@@ -33,6 +33,7 @@ def test_what_the_team_sealed_is_verified_for_whom_it_was_sealed():
         {"text": "hello!"},
         {"timestamp": "2026-02-13T10:11:35.248Z"},
         {"summary": ""},
+        {"fyi": True},
         {"signature": ""},
         {"signature": "é" * 64},
         {"signature": "\ud800"},
@@ -73,3 +74,13 @@ def test_a_key_is_long_enough_and_is_not_shown():
     with pytest.raises(ValueError, match="32 bytes"):
         Seal("crew", b"short")
     assert "kkk" not in repr(SEAL)
+
+
+@pytest.mark.spec("USR-11")
+def test_words_for_information_cannot_become_a_summary_or_the_other_way():
+    told = SEAL.sealed(replace(MAIL, summary="fyi"), "bob")
+    assert SEAL.verdict(replace(told, summary=None, fyi=True), "bob") == "forged"
+    quiet = SEAL.sealed(replace(MAIL, fyi=True), "bob")
+    assert SEAL.verdict(quiet, "bob") == "verified"
+    assert SEAL.verdict(replace(quiet, fyi=False), "bob") == "forged"
+    assert SEAL.verdict(replace(quiet, fyi=False, summary="fyi"), "bob") == "forged"

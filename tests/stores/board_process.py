@@ -14,6 +14,7 @@ from shoal.core.ids import Ids
 from shoal.core.roster import Newcomer
 from shoal.core.tasks import Change
 from shoal.stores.files.board import FileTaskBoard
+from shoal.stores.files.handles import Directory
 from shoal.stores.files.rosters import FileRosters
 
 
@@ -82,17 +83,16 @@ async def block_and_die(home: Path, task: str, blocker: str, step: str) -> None:
     """Die after so many files of the board were moved into place."""
     board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
     await board.list()
-    rename, left = os.rename, int(step)
+    swap, left = Directory.swap, int(step)
 
-    def counted(source: str, to: str, **where: int) -> None:
+    def counted(staging: Directory, name: str, to: Directory, other: str) -> None:
         nonlocal left
-        rename(source, to, **where)
-        if to.endswith(".json"):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        swap(staging, name, to, other)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    os.rename = counted
+    Directory.swap = counted
     await board.update(task, Change(add_blocked_by=(blocker,)), by="a")
     say("survived")
 

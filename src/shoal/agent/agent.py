@@ -60,6 +60,16 @@ class Bounds(Struct, frozen=True, kw_only=True):
     thinking_tokens: int = 0
 
 
+class Held(Struct, frozen=True, kw_only=True):
+    """What an agent is held to for a while, though it is shown all its tools."""
+
+    tools: frozenset[str]
+    why: str
+    """Told with each call of another tool, which is not run."""
+    reminder: str
+    """Told after the calls of each message."""
+
+
 class Agent(Struct, kw_only=True):
     identity: Identity
     model: Model
@@ -80,6 +90,9 @@ class Agent(Struct, kw_only=True):
     api_seconds: float = 0.0
     replies: int = 0
     """How often the model has answered."""
+    held: Held | None = None
+    briefing: Callable[[], Awaitable[str]] | None = None
+    """What it must know whatever a summary leaves out; told anew after each compaction."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())

@@ -15,7 +15,7 @@ from shoal.agent.bounding import enterable
 from shoal.core.decisions import Allow, Ask, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
-from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text
+from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text, user
 from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
@@ -42,6 +42,9 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
             await _enter(agent, group[0], await _run(agent, group[0], calls))
             continue
         await _together(agent, group, calls)
+    if agent.held is not None:
+        # Behind all results: between them providers take no text.
+        await agent.add(user(agent.held.reminder), meta=True)
 
 
 async def _together(agent: Agent, group: list[ToolUse], calls: tuple[ToolUse, ...]) -> None:
@@ -114,6 +117,8 @@ async def _outcome(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> O
             f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
             f"{str(call.input[MALFORMED])[:PREVIEW]!r}. Call it again with valid arguments."
         )
+    if agent.held is not None and tool.schema.name not in agent.held.tools:
+        return await _refused(agent, call, agent.held.why)
     permitted = await _permitted(agent, call, tool)
     if isinstance(permitted, Outcome):
         return permitted

@@ -10,6 +10,7 @@ from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
 from shoal.core.neutral import neutral
+from shoal.wire.notices import is_reminder, reminder
 
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
@@ -42,7 +43,10 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     text = f"{OPENING}\n\n{summary}"
     if asked:
         text += f"\n\n{ASKED}{asked}"
-    agent.conversation.restart(user(text), trigger=trigger, tokens_before=before)
+    told = user(text)
+    if agent.briefing is not None:
+        told = Message(role="user", content=(*told.content, Text(text=reminder(await agent.briefing()))))
+    agent.conversation.restart(told, trigger=trigger, tokens_before=before)
     agent.recount()
     await agent.tell(ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=before))
 
@@ -101,7 +105,8 @@ def _can_start(message: Message) -> bool:
 def _last_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
-            words = "\n".join(_asked(b.text) for b in message.content if isinstance(b, Text))
+            said = (b.text for b in message.content if isinstance(b, Text))
+            words = "\n".join(_asked(text) for text in said if not is_reminder(text))
             if words:
                 return words[:REQUEST_KEPT]
     return ""

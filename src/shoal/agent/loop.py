@@ -86,17 +86,17 @@ async def _rounds(agent: Agent) -> Ended:
         elif reply.stop_reason == "pause_turn":
             continue
 
-        if await _arrived(agent):
+        if await _arrived(agent, resting=not calls):
             parts.clear()
         elif not calls:
             return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
         cuts = 0
 
 
-async def _arrived(agent: Agent) -> bool:
+async def _arrived(agent: Agent, *, resting: bool = False) -> bool:
     """Whether anything came; it is in the conversation then."""
     came = False
-    while (item := agent.inlet.take()) is not None:
+    while (item := agent.inlet.take(resting=resting and not came)) is not None:
         came = True
         before = agent.conversation.last
         try:

@@ -12,9 +12,17 @@ from shoal.agent.conversation import Conversation
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Mode
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
-from shoal.stores.files.subagents import Remembered, recall, recall_unspoken, remember, subagent_path
+from shoal.stores.files.subagents import (
+    Remembered,
+    recall,
+    recall_unspoken,
+    remember,
+    remember_mode,
+    subagent_path,
+)
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript
 from shoal.wire.transcript import Lines
@@ -65,6 +73,11 @@ class AgentFiles:
             self._in_memory[agent] = Recalled(facts=facts, transcript=transcript, conversation=conversation)
         else:
             remember(subagent_path(self._directory, agent), facts)
+
+    def approved(self, agent: AgentId, mode: Mode) -> None:
+        """Its plan was approved: resumed, it need not plan again."""
+        if self._directory is not None:
+            remember_mode(subagent_path(self._directory, agent), mode)
 
     def recalled(self, newcomer: Newcomer) -> Recalled:
         """Raises `AgentRefused` where there is no such agent, or its transcript cannot be used."""

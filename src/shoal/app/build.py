@@ -15,6 +15,7 @@ from shoal.agent.agent import Agent, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
+from shoal.app.assisting import added_prompt, assists
 from shoal.app.berths import Shore
 from shoal.app.choosing import chosen_model
 from shoal.app.confines import checked
@@ -88,6 +89,8 @@ class Parts(Struct, kw_only=True):
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None
     """What an earlier process of this session did not come to do."""
+    assistant: bool
+    """Whether the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
     started: float
@@ -99,10 +102,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     started = options.clock.monotonic()
     cwd = _project(options.cwd)
     settings = load_settings(cwd=cwd, given=options.settings)
-    remarks, coordinator = checked(settings, cwd), coordinates(options, settings)
+    remarks = checked(settings, cwd)
+    coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
-    definitions = definitions_for(cwd=cwd, home=settings.home, given=given)
-    ids = Ids(options.seed)
+    definitions, ids = definitions_for(cwd=cwd, home=settings.home, given=given), Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
@@ -132,8 +135,13 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     tools |= all_tools(
         reach.shells,
         between,
-        (*plan_tools(plans.of), *schedule_tools(timetable, attended=options.attended), *options.tools),
+        (
+            *plan_tools(plans.of),
+            *schedule_tools(timetable, attended=options.attended or assistant),
+            *options.tools,
+        ),
         acceptance.of_task,
+        nested_teams=settings.own.team_depth > 1,
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
@@ -156,6 +164,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             housing=_housing(options, settings, record, reach.workspace, session, leave),
             plans=plans,
             coordinator=coordinator,
+            assistant=assistant,
             acceptance=acceptance,
             shore=Shore(
                 cwd=cwd,
@@ -179,7 +188,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             clock=options.clock,
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
-            also=options.append_system_prompt,
+            also=added_prompt(options, assistant=assistant),
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
         conversation=Conversation(
@@ -224,6 +233,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         choose=choose,
         interrupted=history.interrupted,
         left_over=left,
+        assistant=assistant,
         turns_before=max(history.turns, left.turns if left else 0),
         notes=(
             *settings.warnings,

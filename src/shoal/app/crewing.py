@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +29,7 @@ from shoal.core.definitions import Definition
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Mode
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.core.usage import ModelCard
@@ -70,6 +71,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     acceptance: Acceptance
     shore: Shore
     coordinator: bool = False
+    assistant: bool = False
 
 
 def make_crew(
@@ -104,7 +106,7 @@ def make_crew(
         queue=ground.queue,
         habits=Habits(
             background=own.background_agents,
-            always_background=forks or ground.coordinator,
+            always_background=forks or ground.coordinator or ground.assistant,
             model_by_call=not ground.coordinator,
             forks=forks,
             auto_background=own.auto_background,
@@ -118,9 +120,10 @@ def make_crew(
         emit=ground.emit,
     )
     ground.plans.crew = crew
+    ground.plans.approved = stock.files.approved
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
-    free = not (forks or ground.coordinator)
+    free = not (forks or ground.coordinator or ground.assistant)
     shown_inputs = Shown(
         background=own.background_agents and free,
         model=not ground.coordinator,
@@ -142,6 +145,8 @@ class Plans:
         self._make = make
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
+        self.approved: Callable[[AgentId, Mode], None] = lambda _, __: None
+        """Told of the mode in which an agent other than the lead carries its plan out."""
 
     def agent(self, agent: AgentId) -> Agent:
         """One at work."""
@@ -153,6 +158,8 @@ class Plans:
             permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             planning = self._of[agent.agent] = self._make(permissions)
+            if not agent.is_lead:
+                planning.approved = partial(self.approved, agent.agent)
             if agent.is_teammate:
                 # Who approves is for the lead's side to say: the plan goes there in any case.
                 planning.approver = lambda: "user"

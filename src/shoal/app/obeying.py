@@ -14,6 +14,7 @@ from shoal.wire.control import (
     Interrupt,
     Relay,
     Send,
+    SetDelegate,
     SetModel,
     SetPermissionMode,
     ShutDown,
@@ -40,12 +41,8 @@ async def obey(session: Session, command: Command) -> Any:
             return {"queued": True}
         case Interrupt():
             return {"interrupted": await session.interrupt()}
-        case SetModel(model=name):
-            await session.set_model(name)
-            return {"model": session.agent.model.card.id}
-        case SetPermissionMode(mode=mode):
-            session.set_mode(mode)
-            return {"mode": mode}
+        case SetModel() | SetPermissionMode() | SetDelegate():
+            return await _set(session, command)
         case Stop():
             session.stopping.set()
             await session.interrupt()
@@ -77,3 +74,16 @@ async def _with_agents(session: Session, command: StopTask | StopAgents | Backgr
             return {"agents": [msgspec.to_builtins(each) for each in session.parts.crew.agents()]}
         case Send(to=to, text=text):
             return msgspec.to_builtins(await session.send(to, text))
+
+
+async def _set(session: Session, command: SetModel | SetPermissionMode | SetDelegate) -> Any:
+    match command:
+        case SetModel(model=name):
+            await session.set_model(name)
+            return {"model": session.agent.model.card.id}
+        case SetPermissionMode(mode=mode):
+            session.set_mode(mode)
+            return {"mode": mode}
+        case SetDelegate(on=on):
+            session.delegate(on=on)
+            return {"on": on}

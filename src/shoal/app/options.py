@@ -36,6 +36,8 @@ class Options(Struct, frozen=True, kw_only=True):
     append_system_prompt: str | None = None
     coordinator: bool | None = None
     """Whether the lead only starts, tells and stops agents; what is configured when None."""
+    assistant: bool | None = None
+    """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     tools: Sequence[Tool] = ()

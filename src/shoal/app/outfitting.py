@@ -350,6 +350,7 @@ class Outfitting:
                     depth=facts.depth,
                 ),
                 seat,
+                facts.mode,
             ),
             model=plan.model,
             system=facts.system,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,9 +19,7 @@ def system_prompt(
     granted: tuple[Path, ...] = (),
 ) -> str:
     """Made once per session: a prefix that changes between requests is a prefix no cache can hold."""
-    base = (
-        instead if instead is not None else (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
-    )
+    base = instead if instead is not None else usual_prompt()
     facts = [
         f"Working directory: {cwd}",
         *(f"Also granted: {path}" for path in granted),
@@ -38,7 +37,9 @@ def date_line(clock: Clock) -> str:
     return f"Date: {iso(clock.now())[:10]}"
 
 
-def _own_prompt() -> str:
+@cache
+def usual_prompt() -> str:
+    """How an agent works, whoever it is: of the lead and of every teammate."""
     return (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
 
 

@@ -15,7 +15,7 @@ from shoal.core.tasks import Task
 
 if TYPE_CHECKING:
     from shoal.core.mail import Mail, Receipt
-    from shoal.core.record import Mailboxes, Rosters, TaskBoard
+    from shoal.core.record import Attempts, Mailboxes, Rosters, TaskBoard
     from shoal.core.roster import Member, Newcomer
 
 
@@ -41,6 +41,9 @@ class AgentsRecord:
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, Mailboxes] = {}
         self._rosters: Rosters | None = None
+        self.attempts: Attempts = {}
+        self.leading: Callable[[Identity, str], Identity | None] = lambda _, __: None
+        """Tells as whom an agent leads a team of its own."""
         self._keys: dict[TeamName, bytes] = {}
         self._keeps_keys = keeps_keys
 
@@ -85,6 +88,10 @@ class AgentsRecord:
     def board_of(self, agent: Identity) -> TaskBoard:
         """Its team's, or where it has none, the session's own."""
         return self.board(agent.team or agent.session)
+
+    def led_as(self, agent: Identity, team: str) -> Identity | None:
+        """The agent as the lead of that team; None where it does not lead it beside its own."""
+        return self.leading(agent, team)
 
     async def join(self, team: TeamName, newcomer: Newcomer, *, foreign: bool = False) -> Member:
         """Enter a teammate: in the roster, with an inbox, and its prompt in it as the first message."""

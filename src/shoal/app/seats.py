@@ -6,29 +6,31 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from shoal.app.prompt import usual_prompt
 from shoal.core.definitions import Definition, Toolset
 from shoal.core.identity import Identity
 from shoal.core.permissions import Mode
 from shoal.policy.authority import narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.outfit import Seat
+from shoal.tools.team import TEAM_TOOLS
 
 _TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
 """Those a teammate has, whatever its definition says."""
 
 
-def seated(identity: Identity, seat: Seat | None) -> Identity:
+def seated(identity: Identity, seat: Seat | None, mode: str) -> Identity:
+    """`mode` is the permission mode it begins with: a plan that was approved is not asked for again."""
     if seat is None:
         return identity
-    return replace(
-        identity, team=seat.team, teammate=seat.form, plan_required=seat.mode == "plan", name=seat.name
-    )
+    planning = seat.mode == "plan" == mode
+    return replace(identity, team=seat.team, teammate=seat.form, plan_required=planning, name=seat.name)
 
 
 def seated_tools(toolset: Toolset, seat: Seat | None, offered: Iterable[str]) -> Toolset:
     if seat is None:
         return toolset
-    wanted = {*toolset.names, *_TEAM_TOOLS}
+    wanted = {*toolset.names, *_TEAM_TOOLS, *(TEAM_TOOLS if seat.leads else ())}
     return replace(toolset, names=tuple(name for name in offered if name in wanted))
 
 
@@ -43,5 +45,7 @@ def seated_mode(authority: RulePermissions, definition: Definition, seat: Seat |
 
 
 def own_part(definition: Definition, seat: Seat | None) -> str:
-    """Of the system prompt: the definition's, and for a teammate what it must know of its team before it."""
-    return definition.prompt if seat is None else f"{seat.section}\n\n{definition.prompt}".strip()
+    """Of the system prompt: the definition's, and before it for a teammate how agents and its team work."""
+    if seat is None:
+        return definition.prompt
+    return "\n\n".join(filter(None, (usual_prompt().strip(), seat.section, definition.prompt.strip())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended, run
-from shoal.app import adjusting
+from shoal.app import adjusting, delegating
 from shoal.app.answering import LOOKED_AT, Answering
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
@@ -32,10 +32,12 @@ from shoal.core.events import (
     Queued,
     SessionEnded,
     SessionStarted,
+    Speaker,
     TurnEnded,
     TurnStarted,
     Withdrawn,
 )
+from shoal.core.groups import leave, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, Text, user
@@ -117,9 +119,8 @@ class Session:
 
     async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Callers look for what was raised as it is, and a task group would wrap it."""
-        cancelled = isinstance(error, asyncio.CancelledError)
         try:
-            await self._tasks.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
+            await leave(self._tasks, kind, error, trace)
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
                 raise
@@ -138,16 +139,17 @@ class Session:
         """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
 
         At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
-        still say something, the end of the agents is not the end of waiting.
+        still say something, the end of the agents is not the end of waiting; for an assistant it never is.
         """
-        crew, queue = self.parts.crew, self.parts.queue
-        if wait_for_people and not self._agents_work:
+        crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
+        if wait_for_people and not stays and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    await self._something(self.agents_idle(), queue.arrival(LEAD))
+                    idle = () if stays and wait_for_people else (self.agents_idle(),)
+                    await until_one(self._tasks, *idle, queue.arrival(LEAD))
                 await self._gather()
         except TimeoutError:
             ended = await self.parts.teams.close()
@@ -165,28 +167,19 @@ class Session:
         last, known = clock.monotonic() + GATHERED_IN_ALL, 0
         while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
             known = queue.size(LEAD)
-            await self._something(self.agents_idle(), clock.sleep(GATHERED_WITHIN))
-
-    async def _something(self, *awaited: Coroutine[Any, Any, None]) -> None:
-        """Until one of them is over."""
-        tasks = [self._tasks.create_task(each) for each in awaited]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+            await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
     def steer(self, text: str) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by="person")
-        self.emit(Queued(agent=LEAD, item=item.id, by="person", text=text))
-        self.parts.queue.put(item)
+        self._queue_up(text, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        said = message_from(sender, text, summary=summary)
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=said),), by="agent")
-        self.emit(Queued(agent=LEAD, item=item.id, by="agent", text=said))
+        self._queue_up(message_from(sender, text, summary=summary), by="agent")
+
+    def _queue_up(self, text: str, *, by: Speaker) -> None:
+        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by=by)
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=text))
         self.parts.queue.put(item)
 
     def unheard(self) -> tuple[str, ...]:
@@ -239,6 +232,10 @@ class Session:
         """How far the agent thinks before it answers; None is as it began."""
         adjusting.set_thinking(self, self._options, tokens)
 
+    def delegate(self, *, on: bool) -> None:
+        """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
+        delegating.delegate(self, on=on)
+
     def turns(self) -> tuple[TurnTaken, ...]:
         """The turns one can go back before, oldest first; none where nothing is kept."""
         return () if self.parts.past is None else self.parts.past.turns()
@@ -247,14 +244,7 @@ class Session:
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
         from shoal.app import undo
 
-        if self.parts.past is None:
-            raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
-        chosen = undo.turn_to_undo(self.turns(), turn)
-        report = self.parts.past.checkpoints.undo(chosen.turn)
-        if conversation:
-            messages = undo.messages_at(self.parts.past.transcript, chosen.after)
-            self.agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
-            self.agent.recount()
+        report = undo.brought_back(self.parts.past, self.agent, turn, conversation=conversation)
         await self.tell(undo.undone(report, conversation=conversation))
         return report
 
@@ -478,6 +468,11 @@ class Session:
             # Resuming answers the open calls as well.
             return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
         return ended
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._time_left() <= 0
 
     def _time_left(self) -> float:
         if self._options.deadline is None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from shoal.app.berths import Berths
 from shoal.app.orders import authority_of
+from shoal.app.record import AgentsRecord
 from shoal.core.events import Noted
 from shoal.core.ids import LEAD
 from shoal.runs.crew import AgentCrew
 from shoal.runs.outfit import Outfitter
 from shoal.team.footing import Footing
+from shoal.team.nesting import NestedTeams
 from shoal.team.outpost import Outpost
 from shoal.team.teams import SessionTeams
 
@@ -34,6 +36,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         mode=lambda: authority_of(crew.lead()).mode,
         approver=lambda: own.plan_approver,
         usual=crew.habits.usual,
+        implicit=lambda: own.implicit_team and "TeamCreate" in crew.lead().tools,
         grace=own.shutdown_grace,
         report_tokens=own.report_tokens,
         trust_unsigned=own.trust_unsigned_mail,
@@ -45,8 +48,16 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
     )
     teams: SessionTeams | Outpost
     if membership is None:
-        teams = SessionTeams(footing)
+        teams = _led(footing, own.team_depth, ground.between)
     else:
         teams = Outpost(footing, membership, lambda: crew.working)
     crew.teammate = teams.agent
+    return teams
+
+
+def _led(footing: Footing, depth: int, between: AgentsRecord) -> SessionTeams:
+    if depth == 1:
+        return SessionTeams(footing)
+    teams = NestedTeams(footing, depth, lambda agent: authority_of(agent).mode)
+    between.leading = teams.led_as
     return teams

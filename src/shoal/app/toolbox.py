@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def all_tools(
-    shells: Shells, between: AgentsRecord, own: Sequence[Tool], accept: Accept | None = None
+    shells: Shells,
+    between: AgentsRecord,
+    own: Sequence[Tool],
+    accept: Accept | None = None,
+    *,
+    nested_teams: bool = False,
 ) -> dict[str, Tool]:
     from shoal.tools.askuser import ask_tools
     from shoal.tools.bash import shell_tools
@@ -25,12 +30,13 @@ def all_tools(
     from shoal.tools.tasks import task_tools
     from shoal.tools.webfetch import web_tools
 
+    led_as = between.led_as if nested_teams else None
     tools = (
         *file_tools(),
         *shell_tools(shells),
         *web_tools(),
         *ask_tools(),
-        *task_tools(between.board_of, between.tell_assigned, accept),
+        *task_tools(between.board_of, between.tell_assigned, accept, between.attempts, led_as),
         *own,
     )
     return {tool.schema.name: tool for tool in tools}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.agent.agent import Agent
 from shoal.core.clock import Clock
 from shoal.core.entries import Rewound
 from shoal.core.errors import ShoalError
@@ -143,3 +144,16 @@ def _rewind(past: Past, turn: TurnTaken, clock: Clock) -> None:
         transcript.append(Rewound(id=Ids().entry(), parent=turn.after, at=clock.now(), turn=turn.turn))
     finally:
         transcript.close()
+
+
+def brought_back(past: Past | None, agent: Agent, turn: int | None, *, conversation: bool) -> UndoReport:
+    """Files as they were before a turn, and if asked the agent's conversation. Raises `NothingToUndo`."""
+    if past is None:
+        raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
+    chosen = turn_to_undo(past.turns(), turn)
+    report = past.checkpoints.undo(chosen.turn)
+    if conversation:
+        messages = messages_at(past.transcript, chosen.after)
+        agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
+        agent.recount()
+    return report

@@ -26,5 +26,7 @@ class Item(Struct, frozen=True, kw_only=True):
     priority: Priority = "next"
     rank: int = 0
     """Among what has the same priority the lower comes first."""
+    wakes: bool = True
+    """Whether its agent starts, or goes on, because of it; else it comes with what does."""
     instead_of: str = ""
     """A call of the agent whose result says the same: where that is on the transcript, this is no news."""

@@ -104,12 +104,23 @@ class Purse:
         if limits.max_usd is not None and card.price is None:
             raise BudgetError(unpriced(card, limits.max_usd))
 
-    def start(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
-        """Count an agent in, before it is made. One that goes on after a pause is there `again`."""
+    def start(self, kind: str, depth: int, *, again: bool = False, idle: bool = False) -> Started | Refusal:
+        """Count an agent in, before it is made. One that goes on after a pause is there `again`.
+
+        One that comes `idle` does not count as running until it says that it works.
+        """
         for meter in (*self.meters, *self.meters_of(kind)):
             if meter.spent >= meter.of:
                 return meter.refusal()
-        return self._gate.enter(kind, depth, again=again)
+        return self._gate.enter(kind, depth, again=again, idle=idle)
+
+    async def working(self, started: Started) -> None:
+        """Until it may run beside the others; they are let in in the order in which they ask."""
+        await self._gate.work(started)
+
+    def resting(self, started: Started) -> None:
+        """It waits for something to do, and does not count as running meanwhile."""
+        self._gate.rest(started)
 
     async def count_in(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
         """As `start`, also where the purse is another process's."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import deque
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -66,43 +68,84 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class Started(Struct, kw_only=True):
-    """An agent that counts as running until it is told to have ended."""
+    """An agent that is there until it is told to have ended, and counts as running while it works."""
 
     kind: str
     depth: int
     again: bool = False
     open: bool = True
+    works: bool = True
+    """Whether it has one of the places of those that may run at once."""
 
 
 class Gate:
     """Counts the agents of a tree."""
 
-    __slots__ = ("caps", "running", "total")
+    __slots__ = ("_waiting", "caps", "running", "total")
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.running = 0
         self.total = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """For a place, in the order in which they came."""
 
-    def enter(self, kind: str, depth: int, *, again: bool) -> Started | Refusal:
+    def enter(self, kind: str, depth: int, *, again: bool, idle: bool = False) -> Started | Refusal:
+        """One that comes `idle` takes a place when it has something to do."""
         caps = self.caps
         if depth > caps.max_depth:
             return _closed("depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}")
-        if caps.max_concurrent is not None and self.running >= caps.max_concurrent:
+        if not idle and self._is_full:
             most = caps.max_concurrent
             return _closed("concurrent", f"{self.running} agents are running, and {most} may run at once")
         if caps.max_total is not None and self.total >= caps.max_total and not again:
             return _closed("total", f"{self.total} of the {caps.max_total} agents of this run were started")
-        self.running += 1
+        self.running += not idle
         self.total += not again
-        return Started(kind=kind, depth=depth, again=again)
+        return Started(kind=kind, depth=depth, again=again, works=not idle)
 
     def leave(self, started: Started, *, begun: bool) -> None:
         if started.open:
             started.open = False
-            self.running -= 1
+            self.rest(started)
             if not begun and not started.again:
                 self.total -= 1
+
+    async def work(self, started: Started) -> None:
+        """Until it has a place."""
+        if started.works:
+            return
+        if self._is_full:
+            place = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._free_place()
+                raise
+        else:
+            self.running += 1
+        started.works = True
+
+    def rest(self, started: Started) -> None:
+        """Its place is free for another, while it waits for something to do."""
+        if started.works:
+            started.works = False
+            self._free_place()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.caps.max_concurrent is not None and self.running >= self.caps.max_concurrent
+
+    def _free_place(self) -> None:
+        # Given from hand to hand: who comes just now does not pass by those who wait.
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self.running -= 1
 
 
 def _closed(limit: Limit, sentence: str) -> Refusal:

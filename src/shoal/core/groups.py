@@ -1,9 +1,11 @@
-"""Leaving a task group that lives as long as an object does."""
+"""Task groups that live as long as an object does: leaving one, and waiting in one."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
+from typing import Any
 
 
 async def leave(
@@ -17,3 +19,13 @@ async def leave(
         await group.__aexit__(kind, error, trace)
     else:
         await group.__aexit__(None, None, None)
+
+
+async def until_one(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
+    """Until one of them is over; the others are cancelled."""
+    tasks = [group.create_task(each) for each in awaited]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -21,6 +21,8 @@ class Mail(Struct, frozen=True, kw_only=True, gc=False):
     read: bool = False
     summary: str | None = None
     color: str | None = None
+    fyi: bool = False
+    """It wakes nobody: its reader gets it with the next thing that does. Other programs see a message."""
     signature: str | None = None
     """The seal of the team, where one of its own processes wrote it."""
 

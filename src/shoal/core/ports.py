@@ -59,8 +59,11 @@ class Results(Protocol):
 class Inlet(Protocol):
     """What arrived for an agent while it worked; looked into at every tool-round boundary."""
 
-    def take(self) -> Item | None:
-        """The next one. It enters the conversation before anything else is awaited."""
+    def take(self, *, resting: bool = False) -> Item | None:
+        """The next one. It enters the conversation before anything else is awaited.
+
+        An agent that has nothing more to do says `resting`: then only what wakes it is a reason to go on.
+        """
         ...
 
     def entered(self, item: Item) -> None:

@@ -6,13 +6,17 @@ and `LockUnavailable`. Nothing here polls: an event in this process, or the file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
-from typing import Protocol
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
+from shoal.core.ids import AgentId
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import Member, Newcomer, Team
 from shoal.core.tasks import Change, Claim, Draft, Task
+
+Attempts: TypeAlias = dict[tuple[AgentId, TaskId], str]
+"""The attempts under which the agents of this process hold tasks, however they came by them."""
 
 
 class Mailboxes(Protocol):
@@ -41,6 +45,10 @@ class Mailboxes(Protocol):
         """
         ...
 
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        """Those whose inbox may hold what they have not seen; who waits for the rest has seen all of it."""
+        ...
+
     def is_foreign(self, owner: AgentName) -> bool:
         """Whether its inbox was made for another program."""
         ...
@@ -61,6 +69,10 @@ class TaskBoard(Protocol):
 
     async def list(self) -> Sequence[Task]:
         """By number."""
+        ...
+
+    async def look(self) -> Mapping[TaskId, Task]:
+        """All tasks as they are now, at no cost for each: to be looked at and not kept."""
         ...
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
@@ -97,8 +109,16 @@ class TaskBoard(Protocol):
 
 
 class Rosters(Protocol):
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
-        """A name that is taken gets a number."""
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
+        """A name that is taken gets a number. `leader` is the id of a lead that is a teammate elsewhere."""
         ...
 
     async def read(self, team: TeamName) -> Team | None: ...
@@ -110,6 +130,10 @@ class Rosters(Protocol):
         ...
 
     async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member: ...
+
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        """Whether each of these is at work, in one write; who is no member is passed over."""
+        ...
 
     async def leave(self, team: TeamName, name: AgentName) -> bool: ...
 
@@ -131,6 +155,9 @@ class Record(Protocol):
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
+
+    @property
+    def attempts(self) -> Attempts: ...
 
     def key(self, team: TeamName) -> bytes:
         """What the team's own processes sign their mail with; it goes with the team."""

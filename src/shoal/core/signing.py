@@ -47,7 +47,8 @@ class Seal:
     def _signature(self, mail: Mail, to: AgentName) -> str:
         fields = (mail.id, mail.sender, to, mail.timestamp, mail.text)
         about = b"" if mail.summary is None else _framed(mail.summary)
-        content = self._start + b"".join(map(_framed, fields)) + about
+        # In front, where it cannot be taken for a summary.
+        content = (_FYI if mail.fyi else b"") + self._start + b"".join(map(_framed, fields)) + about
         return hmac.digest(self._key, content, _digest).hex()
 
 
@@ -58,3 +59,6 @@ def _framed(text: str) -> bytes:
     """
     raw = text.encode("utf-16-le", "surrogatepass")
     return len(raw).to_bytes(8, "big") + raw
+
+
+_FYI = _framed("fyi")

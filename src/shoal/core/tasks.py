@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -82,11 +82,17 @@ def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...
 
 def claimable(board: Mapping[TaskId, Task]) -> list[Task]:
     """Pending, without owner, waiting for nothing; lower ids first, as numbers."""
-    return by_number(
-        task
-        for task in board.values()
-        if task.status == "pending" and task.owner is None and not open_blockers(task, board)
-    )
+    return by_number(_claimable(board))
+
+
+def any_claimable(board: Mapping[TaskId, Task]) -> bool:
+    return next(_claimable(board), None) is not None
+
+
+def _claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
+    for task in board.values():
+        if task.status == "pending" and task.owner is None and not open_blockers(task, board):
+            yield task
 
 
 def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName) -> ClaimRefusal | None:
@@ -108,6 +114,13 @@ def is_legal(old: Status, new: Status) -> bool:
 def unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """The tasks that become claimable when `done` is completed; `board` has it completed already."""
     return [task for task in claimable(board) if done in task.blocked_by]
+
+
+def around(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
+    """It, what waits for it, and what that waits for: enough of a large board to tell what its end frees."""
+    waiting = [other for each in task.blocks if (other := board.get(each)) is not None]
+    near = {task.id, *task.blocks, *(blocker for other in waiting for blocker in other.blocked_by)}
+    return {each: board[each] for each in near if each in board}
 
 
 def begun_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:

@@ -70,8 +70,11 @@ class Teams(Protocol):
         """None where the call is not for a teammate."""
         ...
 
-    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Posted, ...] | None:
-        """To a member, the lead or everybody (`*`); None where no team is concerned."""
+    async def send(
+        self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
+    ) -> tuple[Posted, ...] | None:
+        """To a member, the lead or everybody (`*`), whom an `fyi` does not wake; None where no team is
+        concerned."""
         ...
 
     async def ask_to_end(self, to: str, reason: str, site: Site) -> str:

@@ -214,16 +214,16 @@ class AgentCrew:
 
     async def _placed(self, outfit: Outfit, order: Order, parent: Identity) -> Outfit:
         """In the background, or waited for."""
-        background = self._wants(order, outfit)
+        background = self._wants(order, outfit, parent)
         if background and parent.is_in_process:
             await outfit.finish()
             raise AgentRefused(_NOT_BESIDE_TEAMMATES)
         return replace(outfit, started=replace(outfit.started, background=background))
 
-    def _wants(self, order: Order, outfit: Outfit) -> bool:
-        """Whether it is to run in the background."""
-        wished = order.background or outfit.started.background or self.habits.always_background
-        return wished and self.habits.background
+    def _wants(self, order: Order, outfit: Outfit, parent: Identity) -> bool:
+        """Whether it is to run in the background. A teammate waits for its agents, whatever others do."""
+        always = self.habits.always_background and not parent.is_in_process
+        return (order.background or outfit.started.background or always) and self.habits.background
 
     async def _counted_in(self, kind: str, depth: int, *, again: bool = False) -> Started:
         match await self._purse.count_in(kind, depth, again=again):

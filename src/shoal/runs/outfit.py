@@ -41,6 +41,8 @@ class Outfit(Struct, frozen=True, kw_only=True):
     answered: frozenset[str] = frozenset()
     """Its calls that have their results there."""
     one_shot: bool = False
+    witness: Witness | None = None
+    """Who has seen it work, for a teammate."""
     check: Check | None = None
     """Runs the command that decides whether the work is done: how it ended, and the end of what it wrote."""
     commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
@@ -64,6 +66,8 @@ class Seat(Struct, frozen=True, kw_only=True):
     """What its system prompt says about the team."""
     desk: Desk
     """Takes its questions to the lead."""
+    leads: bool = False
+    """Whether it may lead a team of its own."""
     form: Form = "in-process"
 
 

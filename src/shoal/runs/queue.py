@@ -10,6 +10,8 @@ from shoal.core.arrivals import Item, Priority
 from shoal.core.ids import AgentId
 
 _ORDER: tuple[Priority, ...] = ("now", "next", "later")
+_QUIET = len(_ORDER)
+"""The place of what wakes nobody: behind all that does."""
 
 
 def _unheard(_: Item) -> None: ...
@@ -21,11 +23,13 @@ class _Waiting:
     __slots__ = ("by_priority", "news")
 
     def __init__(self) -> None:
-        self.by_priority: tuple[deque[Item], ...] = tuple(deque() for _ in _ORDER)
+        self.by_priority: tuple[deque[Item], ...] = tuple(deque() for _ in (*_ORDER, _QUIET))
         self.news: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        return sum(map(len, self.by_priority))
+        """What wakes its agent; the rest waits with it."""
+        # Asked for each member of a large team whenever that may have gone quiet.
+        return sum(map(len, self.by_priority[:_QUIET]))
 
 
 class Queue:
@@ -37,13 +41,14 @@ class Queue:
 
     def put(self, item: Item) -> None:
         waiting = self._waiting.setdefault(item.to, _Waiting())
-        _enter(waiting.by_priority[_ORDER.index(item.priority)], item)
-        if waiting.news is not None:
+        _enter(waiting.by_priority[_place(item)], item)
+        if waiting.news is not None and item.wakes:
             waiting.news.set()
 
-    def take(self, to: AgentId) -> Item | None:
+    def take(self, to: AgentId, *, resting: bool = False) -> Item | None:
+        """The next for this agent; for one at rest, None where nothing wakes it."""
         waiting = self._waiting.get(to)
-        if waiting is None:
+        if waiting is None or (resting and not len(waiting)):
             return None
         for items in waiting.by_priority:
             if items:
@@ -55,7 +60,7 @@ class Queue:
     def put_back(self, item: Item) -> None:
         """Before all others of its priority."""
         waiting = self._waiting.setdefault(item.to, _Waiting())
-        waiting.by_priority[_ORDER.index(item.priority)].appendleft(item)
+        waiting.by_priority[_place(item)].appendleft(item)
 
     def take_prompts(self, to: AgentId) -> tuple[Item, ...]:
         """What a person said that the agent has not heard; the rest stays."""
@@ -89,6 +94,7 @@ class Queue:
         )
 
     def size(self, to: AgentId) -> int:
+        """How much waits that wakes it."""
         waiting = self._waiting.get(to)
         return 0 if waiting is None else len(waiting)
 
@@ -102,6 +108,10 @@ class Queue:
 
     def inlet(self, to: AgentId) -> QueueInlet:
         return QueueInlet(self, to)
+
+
+def _place(item: Item) -> int:
+    return _ORDER.index(item.priority) if item.wakes else _QUIET
 
 
 def _enter(items: deque[Item], item: Item) -> None:
@@ -121,8 +131,8 @@ class QueueInlet:
         self._queue = queue
         self._to = to
 
-    def take(self) -> Item | None:
-        return self._queue.take(self._to)
+    def take(self, *, resting: bool = False) -> Item | None:
+        return self._queue.take(self._to, resting=resting)
 
     def entered(self, item: Item) -> None:
         self._queue.entered(item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -116,6 +116,9 @@ class MemoryMailboxes:
         while all(ident in beyond for ident in inbox.unread):
             await inbox.posted.wait()
 
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        return list(owners)
+
     def is_foreign(self, owner: AgentName) -> bool:
         return agent_name(owner) in self._foreign
 
@@ -163,6 +166,9 @@ class MemoryTaskBoard:
 
     async def list(self) -> Sequence[Task]:
         return by_number(self._tasks.values())
+
+    async def look(self) -> Mapping[TaskId, Task]:
+        return self._tasks
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
         before = self._known(task)
@@ -330,6 +336,13 @@ class MemoryRosters:
         members = tuple(after if each.name == name else each for each in there.members)
         self._teams[team] = replace(there, members=members)
         return after
+
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        there = self._known(team)
+        members = tuple(
+            replace(each, is_active=active.get(each.name, each.is_active)) for each in there.members
+        )
+        self._teams[team] = replace(there, members=members)
 
     async def leave(self, team: TeamName, name: AgentName) -> bool:
         there = self._known(team)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
+from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, ProcessError
 from shoal.core.events import AgentStarted
@@ -89,6 +90,10 @@ class Afar:
         if ready is not None:
             raise AgentRefused(ready.why)
         raise AgentRefused(f"The process of {entered.name} could not be started: {how}.")
+
+    def counted_as(self, counted: Started) -> None:
+        """Its place among those that may work at once, for which its process asks."""
+        self._purse.place = counted
 
     @property
     def _team(self) -> TeamName:
@@ -242,10 +247,10 @@ class Afar:
                 self._left = said
             case words.Asks() | words.Unasks():
                 self._questions.serve(said, tasks)
-            case words.Opens() | words.Holds() | words.Settles() | words.Enters() | words.Leaves():
-                self._purse.serve(said, tasks)
             case words.Ready() | words.Refused():
                 return
+            case _:
+                self._purse.serve(said, tasks)
 
     def _ponged(self, said: words.Pong) -> None:
         pong = self._pongs.get(said.number)

@@ -38,6 +38,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Who approves the plans of teammates."""
     usual: str
     """The agent that is started where none is named."""
+    implicit: Callable[[], bool]
+    """Whether an agent with a name makes a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
     report_tokens: int
@@ -46,6 +48,12 @@ class Footing(Struct, frozen=True, kw_only=True):
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
 
+    leads_at_work: Callable[[AgentId], bool] = lambda _: False
+    """Whether a member leads a team of its own that is at work."""
+    changed: Callable[[], None] = lambda: None
+    """Told when a member of the team stands otherwise than before."""
+    nests: bool = False
+    """Whether members may lead teams of their own."""
     form: Form = "in-process"
     """How the members run that are made here."""
     elsewhere: Elsewhere = NowhereElse()
@@ -53,6 +61,10 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Told the lines that teammates in other processes have written to the journal."""
     revivals: int = 0
     """How often a teammate whose process died is started again with its history."""
+
+    @property
+    def leader(self) -> AgentId:
+        return self.lead().identity.agent
 
     @property
     def desk(self) -> Desk:

@@ -68,7 +68,9 @@ class Joiner:
         self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        match self._on.purse.start(kind, 1, again=again):
+        """A member; it counts among those that run at once while it works, another program always."""
+        idle = not self._on.elsewhere.foreign(kind)
+        match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
                 raise AgentRefused(f"The teammate was not started: {sentence}.")
             case counted:
@@ -196,6 +198,7 @@ class Joiner:
                 section=section(team, entered.name),
                 desk=desk,
                 form=self._on.form,
+                leads=self._on.nests,
             ),
         )
 
@@ -207,4 +210,4 @@ def closing(outfit: Outfit, witness: Witness) -> Outfit:
         witness.close()
         return await outfit.finish()
 
-    return replace(outfit, finish=finish)
+    return replace(outfit, finish=finish, witness=witness)

@@ -17,7 +17,7 @@ from shoal.core.bodies import (
 )
 from shoal.core.decisions import Mode
 from shoal.core.errors import ShoalError
-from shoal.core.ids import LEAD, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
@@ -81,7 +81,7 @@ class LeadMail:
                 mail.sender, body.request_id, mail.timestamp
             ):
                 if self._on.approver() == "lead":
-                    self._wake(shown(mail, body).item(mail.id, LEAD))
+                    self._wake(shown(mail, body).item(mail.id, self._on.leader))
                 else:
                     self._ask(mail, body)
             case PermissionRequest() | PlanApprovalRequest():
@@ -91,13 +91,13 @@ class LeadMail:
                 return True
             case ShutdownRejected(request_id=request):
                 self._company.refused_to_end(mail.sender, request)
-                self._wake(shown(mail, body).item(mail.id, LEAD))
+                self._wake(shown(mail, body).item(mail.id, self._on.leader))
             case None:
-                if received.believed:
+                if received.believed and not mail.fyi:
                     self._reported.add(mail.sender)
-                self._wake(plain(mail, believed=received.believed).item(mail.id, LEAD))
+                self._wake(plain(mail, believed=received.believed).item(mail.id, self._on.leader))
             case _:
-                self._wake(shown(mail, body).item(mail.id, LEAD))
+                self._wake(shown(mail, body).item(mail.id, self._on.leader))
         return False
 
     def _is_waited_for(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> bool:
@@ -122,7 +122,7 @@ class LeadMail:
             self._asking.pop(request).cancel()
 
     def _idle(self, mail: Mail, body: IdleNotification) -> None:
-        item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, LEAD)
+        item = idle_letter(mail, body, reported=mail.sender in self._reported).item(mail.id, self._on.leader)
         self._reported.discard(mail.sender)
         self._company.is_idle(mail.sender)
         if body.idle_reason == "failed":
@@ -132,7 +132,8 @@ class LeadMail:
             self._company.changed()
 
     def _wake(self, item: Item) -> None:
-        self.release()
+        if item.wakes:
+            self.release()
         self._on.queue.put(item)
         self._company.changed()
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from functools import partial
 
 from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError
+from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentEnded, Queued, WorkKept
-from shoal.core.ids import LEAD, AgentId
+from shoal.core.ids import AgentId
 from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
-from shoal.core.tasks import claimable
+from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
 from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
+from shoal.team.activity import Activity
 from shoal.team.afar import Afar
 from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.briefing import briefing
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
@@ -45,6 +48,7 @@ class LedTeam:
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
         self.name = team.name
+        self._team = team
         self._on = on
         self._tasks = tasks
         boxes = on.record.mailboxes(team.name)
@@ -57,6 +61,7 @@ class LedTeam:
         self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)
+        self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
         self._leaving = 0
         """Those that ended, and of whose end the lead is yet to hear."""
@@ -66,8 +71,8 @@ class LedTeam:
 
     def start(self, delivered: Container[str] = ()) -> None:
         """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
-        pump = self._door.pump(LEAD_NAME, LEAD, self._lead_mail.bring, delivered)
-        for chore in (pump, self._room.mark_what_is_settled(), self._watch()):
+        pump = self._door.pump(LEAD_NAME, self._on.leader, self._lead_mail.bring, delivered)
+        for chore in (pump, self._room.mark_what_is_settled(), self._activity.keep(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
     # Its members
@@ -77,7 +82,7 @@ class LedTeam:
         counted = self._joiner.count(kind)
         try:
             place = await self._on.elsewhere.place(kind)
-            member, entered, delivered = await self._joined(order, place, call)
+            member, entered, delivered = await self._joined(order, place, call, counted)
         except BaseException:
             self._on.purse.ended(counted, begun=False)
             raise
@@ -92,13 +97,13 @@ class LedTeam:
         )
 
     async def _joined(
-        self, order: Order, place: BackendType, call: str
+        self, order: Order, place: BackendType, call: str, counted: Started
     ) -> tuple[Member | Afar, Entered, Container[str]]:
         if place == "in-process":
             outfit, entered = await self._joiner.join(order, self._desk, call)
-            return self._member(outfit), entered, outfit.delivered
+            return self._member(outfit, counted), entered, outfit.delivered
         member, entered = await self._joiner.join_elsewhere(order, place, call)
-        return self._heard(member), entered, ()
+        return self._heard(member, counted), entered, ()
 
     async def take_up(self, team: Team) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on."""
@@ -112,7 +117,7 @@ class LedTeam:
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
-            member, delivered = await self._taken_up(entered, held)
+            member, delivered = await self._taken_up(entered, held, counted)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
             await self._on.record.rosters.leave(self.name, entered.name)
@@ -123,25 +128,26 @@ class LedTeam:
             self.asked_to_end(member.name, asked)
 
     async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...]
+        self, entered: Entered, held: tuple[TaskId, ...], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
         place = await self._on.elsewhere.place(entered.agent_type)
         if place != "in-process":
-            return self._heard(await self._joiner.again_elsewhere(entered, place)), ()
+            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
         outfit = await self._joiner.again(entered, self._desk)
-        member = self._member(outfit)
+        member = self._member(outfit, counted)
         await go_on(self._on, member, self._board, held)
         if member.state == "idle" and entered.is_active:
-            await self.show_activity(member.name, active=False)
+            self.show_activity(member.name, active=False)
         return member, outfit.delivered
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
-        bare = name.removesuffix(f"@{self.name}")
-        return next((each for each in self._posts if each == bare), None)
+        post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
+        return None if post is None else post.member.name
 
     def post_of(self, agent: AgentId) -> Post | None:
-        return next((post for post in self._posts.values() if post.member.id == agent), None)
+        post = self._posts.get(AgentName(agent.removesuffix(f"@{self.name}")))
+        return post if post is not None and post.member.id == agent else None
 
     def color(self, name: AgentName) -> str | None:
         return self._colors.get(name)
@@ -152,9 +158,18 @@ class LedTeam:
     def members(self) -> tuple[Teammate, ...]:
         return tuple(post.member.teammate() for post in self._posts.values())
 
+    async def briefing(self, name: AgentName) -> str:
+        """What the lead or a member is told where its conversation no longer holds it."""
+        try:
+            team = await self._on.record.rosters.read(self.name)
+            tasks = await self._board.list()
+        except (RecordError, StoreError) as error:
+            return f"How your team {self.name} stands cannot be read now: {error}"
+        return briefing(team or self._team, name, self.members(), tasks)
+
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
-        owner = LEAD_NAME if item.to == LEAD else AgentName(item.to.removesuffix(f"@{self.name}"))
+        owner = LEAD_NAME if item.to == self._on.leader else AgentName(item.to.removesuffix(f"@{self.name}"))
         self._room.settled(item.id, owner)
         self.changed()
 
@@ -235,15 +250,19 @@ class LedTeam:
         for chore in self._chores:
             chore.cancel()
         await self._room.flush()
+        await self._activity.flush()
         return busy
 
     # Rest
 
     @property
     def working(self) -> bool:
-        if self._leaving > 0 or self._door.asking > 0:
+        # Those at work are asked first: the rest of a large team need not be looked at while there are any.
+        if self._leaving or self._door.asking or self._activity.at_work:
             return True
-        return any(post.member.is_busy for post in self._posts.values())
+        return any(
+            post.member.is_busy or self._on.leads_at_work(post.member.id) for post in self._posts.values()
+        )
 
     async def quiet(self) -> None:
         """Until no member works and nothing is left for one; what was held for the lead is its then."""
@@ -251,6 +270,7 @@ class LedTeam:
             version, news = self._version, self._news
             if await self._is_quiet():
                 self._lead_mail.release()
+                await self._activity.flush()
                 return
             if version == self._version:
                 await news.wait()
@@ -259,6 +279,7 @@ class LedTeam:
         self._version += 1
         news, self._news = self._news, asyncio.Event()
         news.set()
+        self._on.changed()
 
     # What its mail needs to know
 
@@ -277,23 +298,22 @@ class LedTeam:
     def settled(self, mail: str) -> None:
         self._room.settled(mail, LEAD_NAME)
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        try:
-            await self._on.record.rosters.change(self.name, name, is_active=active)
-        except RecordError as error:
-            self._on.note(f"The roster of {self.name} does not show that {name} is at work or idle: {error}")
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity.show(name, active=active)
 
     def _desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
 
-    def _member(self, outfit: Outfit) -> Member:
+    def _member(self, outfit: Outfit, counted: Started) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
-        return Member(self._on, outfit, desk=desk, office=self.office, board=self._board, stage=self)
+        outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
+        return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
-    def _heard(self, member: Afar) -> Afar:
+    def _heard(self, member: Afar, counted: Started) -> Afar:
         """One whose line is heard by this team."""
         name = member.name
+        member.counted_as(counted)
         member.changed = self.changed
         member.withdrawn = self._lead_mail.withdraw
         member.agreed = lambda request: self.agreed_to_end(name, request)
@@ -331,7 +351,7 @@ class LedTeam:
             return False
         try:
             place = await self._on.elsewhere.place(entered.agent_type)
-            alive = self._heard(await self._joiner.again_elsewhere(entered, place))
+            alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
@@ -351,6 +371,7 @@ class LedTeam:
             return
         self._leaving += 1
         member.state = "shutdown"
+        self._activity.forget(member.name)
         if post.pump is not None:
             post.pump.cancel()
         work: KeptWork | None = None
@@ -376,7 +397,7 @@ class LedTeam:
     async def _out_of_the_record(self, post: Post) -> None:
         name, rosters = post.member.name, self._on.record.rosters
         if post.member.stays:
-            await self.show_activity(name, active=False)
+            self.show_activity(name, active=False)
             return
         try:
             await self._board.release_all(name)
@@ -392,8 +413,8 @@ class LedTeam:
     def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """As a turn of its own, not by mail; on the journal, so that it survives this process."""
         text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=LEAD, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=LEAD, item=item.id, by="runtime", text=text))
+        item = Item(id=self._on.ids.short(), to=self._on.leader, content=(Text(text=text),), by="runtime")
+        self._on.emit(Queued(agent=item.to, item=item.id, by="runtime", text=text))
         self._lead_mail.release()
         self._on.queue.put(item)
 
@@ -412,9 +433,8 @@ class LedTeam:
             posts = tuple(self._posts.values())
             if self.working:
                 return False
-            for name in (LEAD_NAME, *(post.member.name for post in posts)):
-                if await self._room.holds_more(name):
-                    return False
+            if await self._room.holds_more():
+                return False
             for post in posts:
                 if not await post.member.at_rest():
                     return False
@@ -425,7 +445,7 @@ class LedTeam:
 
     async def _has_claimable(self) -> bool:
         try:
-            return bool(claimable({task.id: task for task in await self._board.list()}))
+            return any_claimable(await self._board.look())
         except ShoalError as error:
             # Nobody can take a task from it then either.
             self._on.note(f"The board of {self.name} cannot be read: {error}")

@@ -34,9 +34,11 @@ class Letter(Struct, frozen=True, kw_only=True):
     rank: int
     by: Speaker
     text: str
+    wakes: bool = True
 
     def item(self, ident: str, to: AgentId) -> Item:
-        return Item(id=ident, to=to, content=(Text(text=self.text),), by=self.by, rank=self.rank)
+        content = (Text(text=self.text),)
+        return Item(id=ident, to=to, content=content, by=self.by, rank=self.rank, wakes=self.wakes)
 
 
 def plain(mail: Mail, *, believed: bool = True) -> Letter:
@@ -50,6 +52,7 @@ def plain(mail: Mail, *, believed: bool = True) -> Letter:
         rank=RANK_LEAD if mail.sender == LEAD_NAME else RANK_PEER,
         by="agent",
         text=message_from(mail.sender, mail.text, summary=mail.summary or "", color=mail.color),
+        wakes=not mail.fyi,
     )
 
 

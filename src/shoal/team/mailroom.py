@@ -60,16 +60,17 @@ class Mailroom:
         finally:
             del self._open[owner]
 
-    async def holds_more(self, owner: AgentName) -> bool:
-        """Whether there is mail that was not brought yet."""
-        brought = self._open.get(owner)
-        if brought is None:
-            return False
-        try:
-            mails = await self._boxes.take(owner, limit=_BATCH + len(brought))
-        except (RecordError, StoreError):
-            return False
-        return any(mail.id not in brought for mail in mails)
+    async def holds_more(self) -> bool:
+        """Whether somebody has mail that was not brought yet."""
+        for owner in self._boxes.stirred(tuple(self._open)):
+            brought = self._open.get(owner, set())
+            try:
+                mails = await self._boxes.take(owner, limit=_BATCH + len(brought))
+            except (RecordError, StoreError):
+                continue
+            if any(mail.id not in brought for mail in mails):
+                return True
+        return False
 
     def settled(self, mail: str, owner: AgentName) -> None:
         """It is in its owner's transcript, or was acted on. What is no mail is passed over."""

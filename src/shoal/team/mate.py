@@ -64,8 +64,8 @@ class Mate(Protocol):
 class Stage(Protocol):
     """What a member needs of its team."""
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        """In the roster."""
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        """In the roster, before long."""
         ...
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...

@@ -15,6 +15,7 @@ from shoal.core.bodies import (
     PlanApprovalResponse,
     ShutdownRequest,
 )
+from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
@@ -36,15 +37,26 @@ from shoal.team.office import Office
 
 class Member:
     def __init__(
-        self, on: Footing, outfit: Outfit, *, desk: MailDesk, office: Office, board: TaskBoard, stage: Stage
+        self,
+        on: Footing,
+        outfit: Outfit,
+        counted: Started | None,
+        *,
+        desk: MailDesk,
+        office: Office,
+        board: TaskBoard,
+        stage: Stage,
     ) -> None:
         self._on = on
+        self._counted = counted
+        """None for the one member of a process that no purse of ours stands behind."""
         self._office = office
         self._board = board
         self._stage = stage
         self.outfit = outfit
         self.desk = desk
         self.agent = outfit.agent
+        self.id: AgentId = outfit.agent.identity.agent
         self.name = AgentName(outfit.agent.identity.name)
         self.state: MemberState = "created"
         self.claiming = False
@@ -59,10 +71,6 @@ class Member:
         """To shut down, not answered yet."""
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
-
-    @property
-    def id(self) -> AgentId:
-        return self.agent.identity.agent
 
     @property
     def started(self) -> AgentStarted:
@@ -116,7 +124,7 @@ class Member:
                 self.request = body
                 self._stage.asked_to_end(self.name, body)
             case _:
-                self.claims = True
+                self.claims = self.claims or not mail.fyi
         letter = shown(mail, body) if received.believed else plain(mail, believed=False)
         self._on.queue.put(letter.item(mail.id, self.id))
         self._stage.changed()
@@ -128,7 +136,9 @@ class Member:
         try:
             while True:
                 await self._wake()
+                await self._take_place()
                 await self._work()
+                self._give_place_back()
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -160,23 +170,41 @@ class Member:
                 await self._claim()
 
     async def _claim(self) -> None:
-        # Before anything is awaited: a team whose last open task is being taken is not quiet.
+        # First: a task that is claimed is one that somebody works on.
+        await self._take_place()
+        if self._on.queue.size(self.id):
+            return
+        # Before anything else is awaited: a team whose last open task is being taken is not quiet.
         self.claiming = True
+        claim = None
         try:
-            claim = await self._board.claim_next(by=self.name)
+            if self.may_claim:
+                claim = await self._board.claim_next(by=self.name)
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
+                self._on.record.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._on.queue.put(
                     task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
                 )
         finally:
             self.claiming = False
+            if claim is None or not claim.success:
+                self._give_place_back()
             self._stage.changed()
+
+    async def _take_place(self) -> None:
+        """Among those that may work at once."""
+        if self._counted is not None:
+            await self._on.purse.working(self._counted)
+
+    def _give_place_back(self) -> None:
+        if self._counted is not None:
+            self._on.purse.resting(self._counted)
 
     async def _work(self) -> None:
         self.state = "running"
         self._on.emit(MemberWoken(agent=self.id))
-        await self._stage.show_activity(self.name, active=True)
+        self._stage.show_activity(self.name, active=True)
         self.told = ""
         reason: IdleReason = "available"
         self._in_turn = True
@@ -230,7 +258,7 @@ class Member:
                 result=result or None,
             ),
         )
-        await self._stage.show_activity(self.name, active=False)
+        self._stage.show_activity(self.name, active=False)
         self._on.emit(MemberRested(agent=self.id, reason=reason, detail=end.detail))
         self.state = "idle"
         self._stage.changed()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from shoal.core.agents import Completion, Glimpse, KeptWork
+from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
-from shoal.core.ids import LEAD
 from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
+from shoal.core.usage import Usage
 from shoal.runs.endings import Ending
+from shoal.runs.witness import Witness
 from shoal.team.footing import Footing
+from shoal.team.member import Member
 from shoal.team.post import Post
 from shoal.wire.notices import kept_work
 
@@ -25,35 +27,44 @@ def terminated(post: Post, end: Ending, work: KeptWork | None) -> str:
 
 
 def completion(on: Footing, post: Post, end: Ending) -> Completion:
-    member, started = post.member, post.member.started
+    member, started, seen = post.member, post.member.started, witness_of(post)
     return Completion(
         id=on.ids.short(),
         agent=member.id,
         status="completed" if post.approved is not None else end.status,
         kind=started.kind,
         description=started.description,
-        report_to=LEAD,
+        report_to=on.leader,
         call=started.call,
         name=member.name,
         background=True,
         text=end.text[:1000],
         detail=end.detail,
         duration_ms=round((on.clock.monotonic() - post.since) * 1000),
+        output="" if seen is None else str(seen.output),
+        usage=Usage() if seen is None else seen.usage,
+        requests=0 if seen is None else seen.requests,
+        evidence=Evidence() if seen is None else seen.evidence(),
     )
 
 
+def witness_of(post: Post) -> Witness | None:
+    """Who has seen it work; nobody here where it runs elsewhere."""
+    return post.member.outfit.witness if isinstance(post.member, Member) else None
+
+
 def glimpse(on: Footing, post: Post) -> Glimpse:
-    started = post.member.started
+    started, seen = post.member.started, witness_of(post)
     return Glimpse(
         agent=post.member.id,
         kind=started.kind,
         name=post.member.name,
         description=started.description,
         status="running",
-        parent=LEAD,
+        parent=on.leader,
         background=True,
-        tool_calls=0,
-        tokens=0,
+        tool_calls=0 if seen is None else seen.tool_calls,
+        tokens=0 if seen is None else seen.usage.total_tokens,
         seconds=on.clock.monotonic() - post.since,
     )
 

@@ -49,12 +49,26 @@ class Office:
         return await self._post(sender, to, body_text(body), type(body))
 
     async def post_text(
-        self, sender: AgentName, to: AgentName, text: str, *, kind: Kind = "message", summary: str = ""
+        self,
+        sender: AgentName,
+        to: AgentName,
+        text: str,
+        *,
+        kind: Kind = "message",
+        summary: str = "",
+        fyi: bool = False,
     ) -> Receipt:
-        return await self._post(sender, to, text, kind, summary)
+        return await self._post(sender, to, text, kind, summary, fyi=fyi)
 
     async def _post(
-        self, sender: AgentName, to: AgentName, text: str, kind: Kind, summary: str = ""
+        self,
+        sender: AgentName,
+        to: AgentName,
+        text: str,
+        kind: Kind,
+        summary: str = "",
+        *,
+        fyi: bool = False,
     ) -> Receipt:
         mail = Mail(
             id=self._ids.uuid(),
@@ -63,6 +77,7 @@ class Office:
             timestamp=self.now,
             summary=summary or None,
             color=self._colors.get(sender),
+            fyi=fyi,
         )
         if to == LEAD_NAME:
             await self._boxes.open(to)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,16 +13,20 @@ from shoal.agent.agent import Agent
 from shoal.core.agents import Glimpse, KeptWork, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownRejected, ShutdownRequest
-from shoal.core.errors import AgentRefused, RecordError, ShoalError
+from shoal.core.caps import Started
+from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
+from shoal.core.record import TaskBoard
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Team
 from shoal.core.signing import Seal
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
+from shoal.team.activity import Activity
 from shoal.team.authenticity import ForeignPrograms, Verifier
+from shoal.team.briefing import as_entered, briefing
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
@@ -72,6 +77,7 @@ class Outpost(OutpostTools):
         self._stands: words.Stands | None = None
         self._pings: asyncio.TaskGroup | None = None
         self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note)
+        self._activity = Activity(on.record.rosters, membership.team, on.clock, on.note)
         # Another program that started this process has no key of ours, and is its lead all the same.
         self._key = None if membership.link is None else on.record.key(membership.team)
         trusted = (LEAD_NAME,) if self._key is None else ForeignPrograms(on.record.mailboxes(membership.team))
@@ -108,13 +114,15 @@ class Outpost(OutpostTools):
             self._pings = tasks
             life = self._life = tasks.create_task(member.live())
             pump = self._door.pump(member.name, member.id, member.bring, member.outfit.delivered)
-            chores = [tasks.create_task(pump), tasks.create_task(self._room.mark_what_is_settled())]
+            usual = (pump, self._room.mark_what_is_settled(), self._activity.keep())
+            chores = [tasks.create_task(chore) for chore in usual]
             if self._link is not None:
                 chores.append(tasks.create_task(self._listen(self._link)))
             end = await life
             for chore in chores:
                 chore.cancel()
         await self._room.flush()
+        await self._activity.flush()
         work = await self._put_away(member)
         await self._last_word(member, end, work)
         return end
@@ -131,11 +139,8 @@ class Outpost(OutpostTools):
 
     # The stage of the member
 
-    async def show_activity(self, name: AgentName, *, active: bool) -> None:
-        try:
-            await self._on.record.rosters.change(self._is.team, name, is_active=active)
-        except RecordError as error:
-            self._on.note(f"The roster does not show that {name} is at work or idle: {error}")
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity.show(name, active=active)
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
         """The lead counts the time."""
@@ -229,11 +234,21 @@ class Outpost(OutpostTools):
         else:
             outfit = await on.outfitter.fresh(replace(order, name=name, kind=entered.agent_type), newcomer)
         outfit = closing(outfit, newcomer.witness)
-        member = Member(on, outfit, desk=desk, office=self.office, board=board, stage=self)
+        # Where another program leads, nobody of ours counts who works at once.
+        counted = None if self._link is None else Started(kind=entered.agent_type, depth=1, works=False)
+        member = Member(on, outfit, counted, desk=desk, office=self.office, board=board, stage=self)
+        member.agent.briefing = partial(self._briefing, team, name, board)
         if order is None:
             await go_on(on, member, board, await board.reclaim(name))
             member.request = await joiner.asked_to_end(entered)
         return member
+
+    async def _briefing(self, joined: Team, name: AgentName, board: TaskBoard) -> str:
+        try:
+            team = await self._on.record.rosters.read(joined.name) or joined
+            return briefing(team, name, as_entered(team), await board.list())
+        except (RecordError, StoreError) as error:
+            return f"How your team {joined.name} stands cannot be read now: {error}"
 
     def _withdrawn(self, request: str) -> None:
         if self._link is not None:
@@ -261,7 +276,7 @@ class Outpost(OutpostTools):
                 return
 
     async def _pong(self, member: Member, number: int) -> None:
-        busy = self._has_work(member) or self._working() or await self._room.holds_more(member.name)
+        busy = self._has_work(member) or self._working() or await self._room.holds_more()
         if self._link is not None:
             self._link.send(words.Pong(number=number, busy=busy))
 

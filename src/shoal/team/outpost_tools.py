@@ -44,7 +44,9 @@ class OutpostTools:
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
         return None
 
-    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Posted, ...] | None:
+    async def send(
+        self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
+    ) -> tuple[Posted, ...] | None:
         if not site.agent.is_teammate:
             return None
         team = await self._roster()
@@ -53,12 +55,12 @@ class OutpostTools:
         if to == "*":
             if not others:
                 raise AgentRefused("Nobody is in the team beside you.")
-            return tuple([await self._post(team, me, each, text, summary) for each in others])
+            return tuple([await self._post(team, me, each, text, summary, fyi=fyi) for each in others])
         wanted = LEAD_NAME if to in LEAD_NAMES else to.removesuffix(f"@{team.name}")
         if wanted == me:
             raise AgentRefused("That is you.")
         found = next((each for each in others if each == wanted), None)
-        return None if found is None else (await self._post(team, me, found, text, summary),)
+        return None if found is None else (await self._post(team, me, found, text, summary, fyi=fyi),)
 
     async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
         raise AgentRefused("Only the lead asks teammates to shut down.")
@@ -88,8 +90,10 @@ class OutpostTools:
             raise AgentRefused(f"The team {self._team_name} is gone.")
         return team
 
-    async def _post(self, team: Team, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
-        receipt = await self.office.post_text(sender, to, text, summary=summary)
+    async def _post(
+        self, team: Team, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
+    ) -> Posted:
+        receipt = await self.office.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
             self._member.told = summary_to(to, summary)
         there = team.member(to)

@@ -13,7 +13,7 @@ from shoal.core.caps import NO_LIMITS, Limits, Meter, Refusal, Started
 from shoal.core.clock import Clock
 from shoal.core.ids import AgentId
 from shoal.core.usage import ModelCard, Usage
-from shoal.wire.outpost import Enters, Granted, Holds, Leaves, Opens, Settles, Up
+from shoal.wire.outpost import Enters, Granted, Holds, Leaves, Opens, Rests, Settles, Up, Works
 
 
 class _Held(Reservation):
@@ -71,6 +71,23 @@ class PurseAfar(Purse):
         if started.open and isinstance(started, _Entered):
             started.open = False
             self._send(Leaves(number=started.number, begun=begun))
+
+    async def working(self, started: Started) -> None:
+        if started.works:
+            return
+        number, asked = self.asking()
+        self._send(Works(number=number))
+        try:
+            await asked
+        except asyncio.CancelledError:
+            self._send(Rests())
+            raise
+        started.works = True
+
+    def resting(self, started: Started) -> None:
+        if started.works:
+            started.works = False
+            self._send(Rests())
 
     def tell(self, said: Up) -> None:
         self._send(said)

@@ -10,9 +10,9 @@ from shoal.core.accounts import Account, Reservation
 from shoal.core.budget import Purse
 from shoal.core.caps import NO_LIMITS, Refusal, Started
 from shoal.core.ids import AgentId
-from shoal.wire.outpost import Down, Enters, Granted, Holds, Leaves, Opens, Settles
+from shoal.wire.outpost import Down, Enters, Granted, Holds, Leaves, Opens, Rests, Settles, Works
 
-Request: TypeAlias = Opens | Holds | Settles | Enters | Leaves
+Request: TypeAlias = Opens | Holds | Settles | Enters | Leaves | Works | Rests
 
 
 class PurseWindow:
@@ -24,6 +24,9 @@ class PurseWindow:
         self._accounts: dict[AgentId, Account] = {}
         self._held: dict[int, tuple[Account, Reservation]] = {}
         self._entered: dict[int, Started] = {}
+        self.place: Started | None = None
+        """The member's own, among those that may work at once."""
+        self._waiting: asyncio.Task[None] | None = None
 
     def serve(self, request: Request, tasks: asyncio.TaskGroup) -> None:
         match request:
@@ -35,16 +38,36 @@ class PurseWindow:
             case Settles(number=number):
                 if (held := self._held.get(number)) is not None:
                     self._settle(request, *held)
-            case Enters(number=number):
-                got = self._purse.start(request.kind, request.depth, again=request.again)
-                if isinstance(got, Refusal):
-                    self._send(Granted(number=number, refusal=got))
-                else:
-                    self._entered[number] = got
-                    self._send(Granted(number=number))
+            case Enters():
+                self._enter(request)
             case Leaves(number=number, begun=begun):
                 if (started := self._entered.pop(number, None)) is not None:
                     self._purse.ended(started, begun=begun)
+
+            case Works(number=number):
+                self._waiting = tasks.create_task(self._work(number))
+            case Rests():
+                self._rest()
+
+    def _enter(self, request: Enters) -> None:
+        got = self._purse.start(request.kind, request.depth, again=request.again)
+        if isinstance(got, Refusal):
+            self._send(Granted(number=request.number, refusal=got))
+        else:
+            self._entered[request.number] = got
+            self._send(Granted(number=request.number))
+
+    async def _work(self, number: int) -> None:
+        if self.place is not None:
+            await self._purse.working(self.place)
+        self._send(Granted(number=number))
+
+    def _rest(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.cancel()
+        if self.place is not None:
+            self._purse.resting(self.place)
 
     async def _hold(self, request: Holds) -> None:
         account = self._accounts.get(request.agent) or self._purse.account(request.agent, "", NO_LIMITS)
@@ -67,6 +90,7 @@ class PurseWindow:
 
     def close(self) -> None:
         """The process is gone."""
+        self._rest()
         for account, held in self._held.values():
             account.write_off(held)
             account.release(held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from functools import partial
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -21,26 +22,32 @@ from shoal.core.errors import AgentRefused, BadName
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, team_name
-from shoal.core.roster import Newcomer, Team
+from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
+from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
 from shoal.core.tools import Site
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
-from shoal.team.letters import PERSON
+from shoal.team.letters import PERSON, Letter
 from shoal.team.member import Member
+from shoal.team.post import Post
+from shoal.wire.notices import reminder
 
+_SHORT = 8
+"""Characters of a session's id in the name of a team that nobody named."""
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
 
 class SessionTeams:
     """Entered for as long as the session lives."""
 
-    def __init__(self, on: Footing) -> None:
+    def __init__(self, on: Footing, tasks: asyncio.TaskGroup | None = None) -> None:
+        """With `tasks` it is not entered: what it starts ends with that group."""
         self._on = on
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = tasks or asyncio.TaskGroup()
         self._led: LedTeam | None = None
+        self._making = asyncio.Lock()
         self._alone: Identity | None = None
         """Who the lead was before it led a team."""
 
@@ -60,14 +67,17 @@ class SessionTeams:
     # For the lead
 
     async def create(self, name: str, *, description: str | None, kind: str | None, site: Site) -> Team:
-        if not site.agent.is_lead:
-            raise AgentRefused("Only the lead of a session makes a team.")
+        if not self.leads(site.agent):
+            raise AgentRefused(
+                "Only the lead of a session makes a team: "
+                "teams are one deep here (the setting shoal.team_depth)."
+            )
         if self._led is not None:
             raise AgentRefused(
-                f"You lead the team {self._led.name} already, and a session leads one team at a time. "
+                f"You lead the team {self._led.name} already, and you lead one team at a time. "
                 "Shut its members down and delete it first."
             )
-        if site.agent.team is not None:
+        if site.agent.is_lead and site.agent.team is not None:
             raise AgentRefused(f"You work in the team {site.agent.team} already.")
         return await self.found(name, description=description, kind=kind)
 
@@ -86,7 +96,11 @@ class SessionTeams:
         except BadName as error:
             raise AgentRefused(str(error)) from error
         team = await self._on.record.rosters.create(
-            wished, lead=me, session=lead.identity.session, description=description
+            wished,
+            lead=me,
+            session=lead.identity.session,
+            description=description,
+            leader=None if lead.identity.is_lead else lead.identity.agent,
         )
         await self._on.elsewhere.prepare()
         self._lead(team).start()
@@ -94,7 +108,7 @@ class SessionTeams:
 
     async def delete(self, site: Site) -> TeamName:
         led = self._here()
-        if not site.agent.is_lead:
+        if not self.leads(site.agent):
             raise AgentRefused("Only the lead deletes its team.")
         busy = [each.name for each in led.members() if each.state in ("running", "created")]
         if busy:
@@ -107,25 +121,35 @@ class SessionTeams:
 
     async def disband(self) -> None:
         """Whoever is in the team ends, and nothing is left of it."""
-        led = self._here()
-        await led.close(stays=False)
-        await self._on.record.rosters.delete(led.name)
-        await self._on.record.forget(led.name)
-        self._led = None
+        await self.end_team(stays=False)
         lead = self._on.lead()
+        lead.briefing = None
         if self._alone is not None:
             lead.identity = self._alone
             assume(lead.identity)
 
+    async def end_team(self, *, stays: bool) -> None:
+        """With all its members; with `stays` it can be taken up again."""
+        led = self._here()
+        await led.close(stays=stays)
+        if not stays:
+            await self._on.record.rosters.delete(led.name)
+            await self._on.record.forget(led.name)
+        self._led = None
+
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
-        if site.agent.is_teammate or (order.name is None and order.team is None):
+        if not self.leads(site.agent) and site.agent.is_teammate:
             return None
-        if order.team is None and (self._led is None or not site.agent.is_lead):
+        if order.name is None and order.team is None:
+            return None
+        if order.team is None and site.agent.is_lead and site.agent.team is None and self._on.implicit():
+            await self._make_implied(site)
+        if order.team is None and (self._led is None or not self.leads(site.agent)):
             return None
         led = self._here()
         if order.team not in (None, led.name):
             raise AgentRefused(f"You lead the team {led.name}, not {order.team!r}.")
-        if not site.agent.is_lead:
+        if not self.leads(site.agent):
             raise AgentRefused("Only the lead spawns teammates.")
         if order.name is None:
             raise AgentRefused("A teammate needs a name: give it as `name`.")
@@ -136,37 +160,45 @@ class SessionTeams:
         rosters = self._on.record.rosters
         for name in await rosters.list():
             team = await rosters.read(name)
-            if team is not None and team.lead_session_id == session:
-                led = self._lead(team)
-                await led.take_up(team)
-                led.start(delivered)
+            own = team is not None and team.lead_agent_id == agent_id(LEAD_NAME, team.name)
+            if team is not None and own and team.lead_session_id == session:
+                await self.take_up(team, delivered)
                 return team.name
         return None
 
+    async def take_up(self, team: Team, delivered: Container[str]) -> None:
+        """`delivered` is what the transcript of its lead has already."""
+        led = self._lead(team)
+        await led.take_up(team)
+        led.start(delivered)
+        await self._brief(led)
+
     # For everybody
 
-    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Posted, ...] | None:
+    async def send(
+        self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
+    ) -> tuple[Posted, ...] | None:
         led, me = self._led, self._name_of(site.agent)
         if led is None:
             return None
-        of_the_team = site.agent.is_lead or site.agent.is_teammate
+        of_the_team = self.leads(site.agent) or site.agent.is_teammate
         if to == "*" and of_the_team:
             others = [each for each in (LEAD_NAME, *led.names()) if each != me]
             if not others:
                 raise AgentRefused("Nobody is in the team beside you.")
-            return tuple([await self._post(led, me, each, text, summary) for each in others])
-        if site.agent.is_teammate and to in LEAD_NAMES:
-            return (await self._post(led, me, LEAD_NAME, text, summary),)
+            return tuple([await self._post(led, me, each, text, summary, fyi=fyi) for each in others])
+        if site.agent.is_teammate and not self.leads(site.agent) and to in LEAD_NAMES:
+            return (await self._post(led, me, LEAD_NAME, text, summary, fyi=fyi),)
         found = led.find(to)
         if found is None:
             return None
         if found == me:
             raise AgentRefused("That is you.")
-        return (await self._post(led, me, found, text, summary),)
+        return (await self._post(led, me, found, text, summary, fyi=fyi),)
 
     async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
         led = self._here()
-        if not site.agent.is_lead:
+        if not self.leads(site.agent):
             raise AgentRefused("Only the lead asks teammates to shut down.")
         found = led.find(to)
         if found is None:
@@ -184,7 +216,7 @@ class SessionTeams:
         self, to: str, request: str, feedback: str, *, approve: bool, site: Site
     ) -> AgentName:
         led = self._here()
-        if not site.agent.is_lead:
+        if not self.leads(site.agent):
             raise AgentRefused("Only the lead answers plans.")
         found = led.find(to)
         if found is None:
@@ -206,7 +238,7 @@ class SessionTeams:
     async def stop(self, name: str, site: Site) -> bool:
         if self._led is None or self._led.find(name) is None:
             return False
-        if not site.agent.is_lead:
+        if not self.leads(site.agent):
             raise AgentRefused("Only the lead ends teammates.")
         return await self.end(name, "it was stopped by team-lead")
 
@@ -236,7 +268,7 @@ class SessionTeams:
 
     def agent(self, agent: AgentId) -> Agent | None:
         """A teammate."""
-        post = None if self._led is None else self._led.post_of(agent)
+        post = self.post_of(agent)
         return post.member.agent if post is not None and isinstance(post.member, Member) else None
 
     def entered(self, item: Item) -> None:
@@ -260,6 +292,26 @@ class SessionTeams:
         await led.end(post, why)
         return True
 
+    def leads(self, agent: Identity) -> bool:
+        """Whether this is the team that the agent leads, or would make."""
+        return agent.agent == self._on.leader
+
+    @property
+    def led_name(self) -> str:
+        return "" if self._led is None else self._led.name
+
+    def has(self, name: str) -> bool:
+        """Whether a member has that name or id."""
+        return self._led is not None and self._led.find(name) is not None
+
+    def post_of(self, agent: AgentId) -> Post | None:
+        return None if self._led is None else self._led.post_of(agent)
+
+    def changed(self) -> None:
+        """A member stands otherwise than before."""
+        if self._led is not None:
+            self._led.changed()
+
     @property
     def working(self) -> bool:
         return self._led is not None and self._led.working
@@ -274,13 +326,28 @@ class SessionTeams:
         led, self._led = self._led, None
         return () if led is None else await led.close(stays=True)
 
+    async def _make_implied(self, site: Site) -> None:
+        """One team, of however many calls of one message ask for it."""
+        async with self._making:
+            if self._led is None:
+                name = f"session-{site.agent.session[:_SHORT]}"
+                await self.create(name, description=None, kind=None, site=site)
+
     def _lead(self, team: Team) -> LedTeam:
         led = self._led = LedTeam(self._on, team, self._tasks)
         lead = self._on.lead()
-        self._alone = lead.identity
-        lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
-        assume(lead.identity)
+        lead.briefing = partial(led.briefing, LEAD_NAME)
+        if lead.identity.is_lead:
+            self._alone = lead.identity
+            lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
+            assume(lead.identity)
         return led
+
+    async def _brief(self, led: LedTeam) -> None:
+        """With its next turn: what the earlier process told it may not be so any more."""
+        text = reminder(await led.briefing(LEAD_NAME))
+        letter = Letter(rank=0, by="runtime", text=text, wakes=False)
+        self._on.queue.put(letter.item(self._on.ids.short(), self._on.leader))
 
     async def _ask_to_end(self, led: LedTeam, name: AgentName, reason: str) -> str:
         request = shutdown_request_id(self._on.clock.now(), name)
@@ -295,15 +362,19 @@ class SessionTeams:
         return self._led
 
     def _name_of(self, agent: Identity) -> AgentName:
-        if agent.is_lead:
+        if self.leads(agent):
             return LEAD_NAME
         try:
-            return agent_name(agent.name)
+            name = agent_name(agent.name)
         except BadName:
             return AgentName(agent.agent)
+        # An agent for one job may be called like the person; it does not speak as the person for that.
+        return AgentName(agent.agent) if name in RESERVED else name
 
-    async def _post(self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str) -> Posted:
-        receipt = await led.office.post_text(sender, to, text, summary=summary)
+    async def _post(
+        self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
+    ) -> Posted:
+        receipt = await led.office.post_text(sender, to, text, summary=summary, fyi=fyi)
         post = led.post_of(led.agent_of(sender))
         if post is not None and isinstance(post.member, Member) and to != LEAD_NAME:
             post.member.told = summary_to(to, summary)

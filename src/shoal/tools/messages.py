@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from shoal.core.agents import OTHER_MACHINE, OTHER_SESSION, Crew, Reached
 from shoal.core.errors import AgentRefused, RecordError
@@ -38,7 +38,13 @@ class _PlanResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag="pl
     feedback: str = ""
 
 
-_Structured = _ShutdownRequest | _ShutdownResponse | _PlanResponse
+class _Fyi(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
+    """Words that wake nobody. Ours: other programs see a message like any other."""
+
+    text: Annotated[str, Meta(min_length=1)]
+
+
+_Structured = _ShutdownRequest | _ShutdownResponse | _PlanResponse | _Fyi
 
 
 class _Letter(Struct, frozen=True, kw_only=True):
@@ -56,7 +62,8 @@ def message_tool(crew: Crew, teams: Teams, abroad: Abroad) -> Tool:
         message: Annotated[
             str | dict[str, Any],
             "Text; or an object with type: shutdown_request {reason}, shutdown_response {request_id, "
-            "approve, reason}, plan_approval_response {request_id, approve, feedback}",
+            "approve, reason}, plan_approval_response {request_id, approve, feedback}, fyi {text}: it wakes "
+            "no teammate, each reads it with the next thing that does",
         ] = "",
         summary: Annotated[str | None, "What it is about, in five to ten words; text needs one"] = None,
         type: str | None = None,  # noqa: A002 - the protocol names it
@@ -109,7 +116,7 @@ def _from_newer(to: str, message: str | dict[str, Any], summary: str | None) -> 
         return "Only text can be sent to another session."
     if isinstance(message, dict):
         body = _structured(message)
-        return body if isinstance(body, str) else _Letter(to=to, message=body, summary="")
+        return body if isinstance(body, str) else _Letter(to=to, message=body, summary=summary or "")
     if not message:
         return "Give message: what you want to say."
     if not summary:
@@ -157,6 +164,11 @@ async def _sent(letter: _Letter, crew: Crew, teams: Teams, site: Site) -> Outcom
     match letter.message:
         case str(text):
             return await _said(letter, text, crew, teams, site)
+        case _Fyi(text=text):
+            posted = await teams.send(letter.to, text, letter.summary, site, fyi=True)
+            if posted is None:
+                raise AgentRefused(f"{letter.to!r} is in no team of yours, and an fyi is for teammates.")
+            return _posted(posted, letter, text, " It wakes nobody.")
         case _ if letter.to == "*":
             return failed("Only text can be sent to everyone.")
         case _ShutdownRequest(reason=reason):
@@ -189,12 +201,12 @@ def _answered(told: str, **more: str) -> Outcome:
     return Outcome(content=told, data={"success": True, "message": told, **more})
 
 
-def _posted(posted: tuple[Posted, ...], letter: _Letter, text: str) -> Outcome:
+def _posted(posted: tuple[Posted, ...], letter: _Letter, text: str, remark: str = "") -> Outcome:
     sender = posted[0].sender
     names = [each.to for each in posted]
     queued = [each.to for each in posted if each.standing == "queued"]
     behind = f" It waits behind older mail of {', '.join(queued)}." if queued else ""
-    told = f"Sent to {', '.join(names)}.{behind}"
+    told = f"Sent to {', '.join(names)}.{behind}{remark}"
     routing: dict[str, object] = {"sender": sender, "summary": letter.summary, "content": text}
     data: dict[str, object] = {"success": True, "message": told, "routing": routing}
     if letter.to == "*":

@@ -72,6 +72,8 @@ class Planning:
         self._ids = ids
         self._write = write
         self._path: Path | None = None
+        self.approved: Callable[[Mode], None] = lambda _: None
+        """Told of the mode in which an approved plan is carried out."""
 
     @property
     def path(self) -> Path:
@@ -169,7 +171,9 @@ def _settled(answer: Answer, planning: Planning) -> Outcome:
                     "The plan has changed since it was presented, so the approval does not count for it. "
                     "You are still in plan mode: present the plan again."
                 )
-            return _left(planning.permissions.leave_plan(mode), planning, digest)
+            left_for = planning.permissions.leave_plan(mode)
+            planning.approved(left_for)
+            return _left(left_for, planning, digest)
         case Denied(reason=reason):
             return failed(f"The plan is not approved: {reason} You are still in plan mode.")
         case _:

@@ -10,17 +10,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from shoal.core.agents import Ran
 from shoal.core.errors import BadName, RecordError, StoreError
 from shoal.core.identity import Identity
-from shoal.core.ids import AgentId
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
-from shoal.core.record import TaskBoard
-from shoal.core.tasks import Change, Claim, Draft, Task, begun_by, open_blockers, unblocked_by
+from shoal.core.record import Attempts, TaskBoard
+from shoal.core.requests import ToolSchema
+from shoal.core.tasks import Change, Claim, Draft, Task, around, begun_by, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
-from shoal.tools.define import Named, tool
+from shoal.tools.define import FunctionTool, Named, tool
 from shoal.tools.task_texts import as_data, line, refused, whole
 
 Boards: TypeAlias = Callable[[Identity], TaskBoard]
 Assigned: TypeAlias = Callable[[Identity, AgentName, Task], Awaitable[None]]
 Accept: TypeAlias = Callable[[str, Identity], Awaitable[tuple[Ran, str]]]
+LedAs: TypeAlias = Callable[[Identity, str], Identity | None]
 _DEADLINE = 60
 _ACCEPTING = 660
 """Seconds for an update, which may run an acceptance command first."""
@@ -30,6 +31,7 @@ _Id = Annotated[str, "The task's id, as TaskList shows it", Named("taskId")]
 _Ids = Annotated[list[str], Meta(max_length=1000)]
 _Metadata = dict[str, Any]
 _ABOUT_METADATA = "Anything to keep with it; acceptance: a command that must pass before it is completed"
+_Team = Annotated[str | None, "The team you lead, for its board; that of your own team if left out"]
 _Status = Literal["pending", "in_progress", "completed", "deleted"]
 
 
@@ -38,23 +40,42 @@ async def _nobody_told(_: Identity, __: AgentName, ___: Task) -> None:
 
 
 def task_tools(
-    boards: Boards, assigned: Assigned = _nobody_told, accept: Accept | None = None
+    boards: Boards,
+    assigned: Assigned = _nobody_told,
+    accept: Accept | None = None,
+    attempts: Attempts | None = None,
+    led_as: LedAs | None = None,
 ) -> tuple[Tool, ...]:
     """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task.
 
     `accept` runs the command that a task names in its metadata as `acceptance`, before it is completed.
+    `attempts` knows the claims that the runtime made for agents, too. `led_as` tells as whom an agent stands
+    at the board of a team that it leads beside its own; without it nobody is told of such boards.
     """
-    desk = _Desk(boards, assigned, accept)
-    return (_create(desk), _get(desk), _list(desk), _update(desk))
+    desk = _Desk(boards, assigned, accept, {} if attempts is None else attempts, led_as)
+    made = (_create(desk), _get(desk), _list(desk), _update(desk))
+    return made if led_as is not None else tuple(map(_without_team, made))
 
 
-def _create(desk: _Desk) -> Tool:
+def _without_team(made: FunctionTool) -> Tool:
+    whole = made.schema.input_schema
+    inputs = {name: each for name, each in whole["properties"].items() if name != "team_name"}
+    made.schema = ToolSchema(
+        name=made.schema.name,
+        description=made.schema.description,
+        input_schema={**whole, "properties": inputs},
+    )
+    return made
+
+
+def _create(desk: _Desk) -> FunctionTool:
     @tool(name="TaskCreate", deadline=_DEADLINE)
     async def create(
         subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
         description: Annotated[str, "What belongs to it, and how one sees that it is done"],
         active_form: Annotated[str, "As it is being done: Fixing the login test", Named("activeForm")] = "",
         metadata: Annotated[_Metadata, _ABOUT_METADATA] = {},  # noqa: B006 - copied for each call
+        team_name: _Team = None,
         *,
         site: Site,
     ) -> Outcome:
@@ -62,31 +83,31 @@ def _create(desk: _Desk) -> Tool:
         share: one task per piece that one agent can finish alone. It starts as pending, without an owner.
         Order tasks with TaskUpdate (addBlockedBy)."""
         draft = Draft(subject=subject, description=description, active_form=active_form, metadata=metadata)
-        return await _told(desk.create(draft, site))
+        return await _told(desk.create(draft, site, team_name))
 
     return create
 
 
-def _get(desk: _Desk) -> Tool:
+def _get(desk: _Desk) -> FunctionTool:
     @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
-    async def get(task: _Id, *, site: Site) -> Outcome:
+    async def get(task: _Id, team_name: _Team = None, *, site: Site) -> Outcome:
         """Read a task: its description, state, owner, what it waits for and what waits for it."""
-        return await _told(desk.get(task, site))
+        return await _told(desk.get(task, site, team_name))
 
     return get
 
 
-def _list(desk: _Desk) -> Tool:
+def _list(desk: _Desk) -> FunctionTool:
     @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
-    async def list_(*, site: Site) -> Outcome:
+    async def list_(team_name: _Team = None, *, site: Site) -> Outcome:
         """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
         and waits for nothing; take the free one with the lowest id first."""
-        return await _told(desk.list(site))
+        return await _told(desk.list(site, team_name))
 
     return list_
 
 
-def _update(desk: _Desk) -> Tool:
+def _update(desk: _Desk) -> FunctionTool:
     @tool(name="TaskUpdate", deadline=_ACCEPTING)
     async def update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         task: _Id,
@@ -98,6 +119,7 @@ def _update(desk: _Desk) -> Tool:
         add_blocked_by: Annotated[_Ids, "Ids of tasks this one waits for", Named("addBlockedBy")] = [],  # noqa: B006
         owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
         metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
+        team_name: _Team = None,
         *,
         site: Site,
     ) -> Outcome:
@@ -114,7 +136,7 @@ def _update(desk: _Desk) -> Tool:
             add_blocked_by=add_blocked_by,
             metadata=metadata,
         )
-        return await _told(desk.update(task, wish, site))
+        return await _told(desk.update(task, wish, site, team_name))
 
     return update
 
@@ -156,27 +178,46 @@ class _Wish(Struct, frozen=True, kw_only=True):
 class _Desk:
     """What the tools do, with the attempts under which the agents of this process hold their tasks."""
 
-    def __init__(self, boards: Boards, assigned: Assigned, accept: Accept | None) -> None:
+    def __init__(
+        self,
+        boards: Boards,
+        assigned: Assigned,
+        accept: Accept | None,
+        attempts: Attempts,
+        led_as: LedAs | None,
+    ) -> None:
         self._boards = boards
         self._assigned = assigned
         self._accept = accept
-        self._attempts: dict[tuple[AgentId, TaskId], str] = {}
+        self._attempts = attempts
+        self._led_as = led_as
 
-    async def create(self, draft: Draft, site: Site) -> Outcome:
+    def _standing(self, site: Site, team: str | None) -> Site:
+        """The site as the agent stands at that board; raises `RecordError` for a team that is not its own."""
+        if team is None or team == site.agent.team:
+            return site
+        lead = None if self._led_as is None else self._led_as(site.agent, team)
+        if lead is None:
+            raise RecordError(f"You do not lead a team {team!r}.")
+        return structs.replace(site, agent=lead)
+
+    async def create(self, draft: Draft, site: Site, team: str | None) -> Outcome:
+        site = self._standing(site, team)
         task = await self._boards(site.agent).create(draft)
         return Outcome(
             content=f"Task {task.id} is on the board: {task.subject}", data={"task": as_data(task)}
         )
 
-    async def get(self, text: str, site: Site) -> Outcome:
+    async def get(self, text: str, site: Site, team: str | None) -> Outcome:
+        site = self._standing(site, team)
         board = self._boards(site.agent)
         task = await board.get(task_id(text))
         if task is None:
             return failed(f"There is no task {text}. TaskList shows the tasks there are.")
-        every = {other.id: other for other in await board.list()}
-        return Outcome(content=whole(task, every), data={"task": as_data(task)})
+        return Outcome(content=whole(task, await board.look()), data={"task": as_data(task)})
 
-    async def list(self, site: Site) -> Outcome:
+    async def list(self, site: Site, team: str | None) -> Outcome:
+        site = self._standing(site, team)
         tasks = await self._boards(site.agent).list()
         every = {task.id: task for task in tasks}
         lines = [line(task, open_blockers(task, every)) for task in tasks]
@@ -185,7 +226,8 @@ class _Desk:
             data={"tasks": [as_data(task) for task in tasks]},
         )
 
-    async def update(self, text: str, wish: _Wish, site: Site) -> Outcome:
+    async def update(self, text: str, wish: _Wish, site: Site, team: str | None) -> Outcome:
+        site = self._standing(site, team)
         board, me, task = self._boards(site.agent), agent_name(site.agent.name), task_id(text)
         key = (site.agent.agent, task)
         if wish.status == "completed" and (refusal := await self._not_accepted(board, task, site)):
@@ -196,7 +238,7 @@ class _Desk:
             wish.change(claimed=True, attempt=None)
             claim = await board.claim(task, by=me)
             if not claim.success:
-                return failed(refused(task, claim, {other.id: other for other in await board.list()}))
+                return failed(refused(task, claim, await board.look()))
             self._attempts[key] = claim.attempt or ""
         elif (held := await self._held_by_another(board, task, wish, me, site)) is not None:
             return failed(held)
@@ -212,12 +254,12 @@ class _Desk:
         if after.owner not in (None, before.owner, me):
             await self._assigned(site.agent, after.owner, after)
         if wish.status == "completed":
-            await self._tell_owners(board, task, me, site)
+            await self._tell_owners(board, after, me, site)
         return await self._done(board, wish, after, me, claimed=claim is not None)
 
-    async def _tell_owners(self, board: TaskBoard, done: TaskId, me: AgentName, site: Site) -> None:
+    async def _tell_owners(self, board: TaskBoard, done: Task, me: AgentName, site: Site) -> None:
         """Of the tasks that waited for this one and are somebody's: nobody else will take those."""
-        for task in begun_by(done, {other.id: other for other in await board.list()}):
+        for task in begun_by(done.id, around(done, await board.look())):
             if task.owner not in (None, me):
                 await self._assigned(site.agent, task.owner, task)
 
@@ -252,12 +294,13 @@ class _Desk:
     ) -> Outcome:
         if wish.status == "deleted":
             return Outcome(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
-        tasks = {other.id: other for other in await board.list()}
+        tasks = await board.look()
         said = ["It is yours now." if claimed else ""]
         if wish.status == "completed":
-            free = unblocked_by(task.id, tasks)
+            near = around(task, tasks)
+            free = unblocked_by(task.id, near)
             said += [f"Now free: {', '.join(other.id for other in free)}."] if free else []
-            owned = begun_by(task.id, tasks)
+            owned = begun_by(task.id, near)
             mine = [other.id for other in owned if other.owner == me]
             others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != me]
             said += [f"Yours, and free to begin now: {', '.join(mine)}."] if mine else []

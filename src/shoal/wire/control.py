@@ -37,6 +37,12 @@ class SetPermissionMode(Command, frozen=True, tag="set_permission_mode"):
     mode: Mode
 
 
+class SetDelegate(Command, frozen=True, tag="set_delegate"):
+    """Hold the lead to giving work out, or give it all its tools back."""
+
+    on: bool
+
+
 class Status(Command, frozen=True, tag="status"): ...
 
 

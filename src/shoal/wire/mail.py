@@ -31,6 +31,8 @@ class _Form(Struct, rename={"sender": "from"}, gc=False):
     summary: str | None = None
     color: str | None = None
     msg_id: str | None = None
+    fyi: Any = None
+    """Shoal's own, true for what wakes nobody; whatever another program means by it is passed over."""
     shoal_sig: str | None = None
 
 
@@ -113,6 +115,8 @@ def entry_bytes(mail: Mail) -> bytes:
         fields["summary"] = mail.summary
     if mail.color is not None:
         fields["color"] = mail.color
+    if mail.fyi:
+        fields["fyi"] = True
     fields["msg_id"] = mail.id
     if mail.signature is not None:
         fields["shoal_sig"] = mail.signature
@@ -149,6 +153,7 @@ def _mail(form: _Form, seen: dict[str, int]) -> Mail:
         read=form.read,
         summary=form.summary,
         color=form.color,
+        fyi=form.fyi is True,
         signature=form.shoal_sig,
     )
 

@@ -14,6 +14,16 @@ NO_REPORT = "(The agent ended without a report.)"
 _ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _FILES_NAMED = 5
 _COMMAND_SHOWN = 200
+_REMINDER = "<system-reminder>"
+
+
+def reminder(text: str) -> str:
+    """The runtime's own words, which nobody else can say in this form."""
+    return f"{_REMINDER}\n{text}\n</system-reminder>"
+
+
+def is_reminder(text: str) -> bool:
+    return text.startswith(_REMINDER)
 
 
 def task_notification(completion: Completion) -> str:

@@ -128,6 +128,16 @@ class Leaves(_Word, frozen=True):
     begun: bool
 
 
+class Works(_Word, frozen=True):
+    """Before the member works; answered by `Granted` when it may."""
+
+    number: int
+
+
+class Rests(_Word, frozen=True):
+    """It works no longer, or gives up waiting for it."""
+
+
 # From the lead
 
 
@@ -178,6 +188,8 @@ Up: TypeAlias = (
     | Settles
     | Enters
     | Leaves
+    | Works
+    | Rests
 )
 Down: TypeAlias = Granted | Answers | Ping | Permits | Cut | Leave
 

@@ -62,25 +62,32 @@ class TeamFile(Struct, frozen=True, kw_only=True):
     content: bytes
     rejected: tuple[Rejected, ...] = ()
     """Entries among the members that are none; a rewrite keeps them."""
+    entries: Mapping[Any, bytes] | None = None
+    """The members' objects by name, where they are known already."""
 
     def rewritten(self, team: Team) -> bytes:
+        return self.changed(team).content
+
+    def changed(self, team: Team) -> TeamFile:
         """The file with the team as it is now; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
-        before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
+        before = self.entries
+        if before is None:
+            before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
         # Most members are as they were read, and so are their bytes: a team may have a thousand.
         unchanged = {id(member) for member in self.team.members}
-        members = [
-            before[member.name]
+        entries = {
+            member.name: before[member.name]
             if id(member) in unchanged and member.name in before
             else _member_bytes(member, before.get(member.name))
             for member in team.members
-        ]
-        members += [rejected.raw for rejected in self.rejected]
-        known = _known(team, members)
+        }
+        known = _known(team, [*entries.values(), *(rejected.raw for rejected in self.rejected)])
         if "name" in fields:
             # The directory's name is the team's; the file may spell it in another way.
             del known["name"]
-        return for_people(rewritten(self.content, known))
+        content = for_people(rewritten(self.content, known))
+        return TeamFile(team=team, content=content, rejected=self.rejected, entries=entries)
 
 
 def team_bytes(team: Team) -> bytes:

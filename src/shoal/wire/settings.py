@@ -101,6 +101,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Agents that may be started at once without asking a person first; null never asks."""
     coordinator: bool = False
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
+    assistant: bool = False
+    """Whether a session stays open for people and schedules; its agents then all run in the background."""
     background_agents: bool = True
     """Whether agents may run in the background."""
     agent_cwd: bool = False
@@ -115,6 +117,10 @@ class Own(Struct, frozen=True, kw_only=True):
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    team_depth: Count = 1
+    """How deep teams may nest: with 2, teammates may lead teams of their own."""
+    implicit_team: bool = False
+    """Whether an agent that the lead starts with a name, where there is no team, makes one and joins it."""
     teammate_mode: TeammateMode = "auto"
     """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
     split_panes: bool = True

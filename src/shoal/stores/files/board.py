@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -95,6 +95,9 @@ class FileTaskBoard:
     async def list(self) -> Sequence[Task]:
         index = await self._settled()
         return index.in_order()
+
+    async def look(self) -> Mapping[TaskId, Task]:
+        return (await self._settled()).tasks
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":

@@ -13,9 +13,13 @@ from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
 
-_SLOTS = 64
+SLOTS = 64
 """Tasks whose numbers agree modulo this share a flock; what other programs see is a lock for each."""
 _LIST = ".lock"
+
+
+def slot_of(task: TaskId) -> int:
+    return int(task) % SLOTS
 
 
 class BoardLocks:
@@ -55,7 +59,7 @@ class BoardLocks:
         self._opened(directory)
         by_slot: dict[int, list[TaskId]] = {}
         for task in sorted(set(tasks), key=int):
-            by_slot.setdefault(int(task) % _SLOTS, []).append(task)
+            by_slot.setdefault(slot_of(task), []).append(task)
         async with AsyncExitStack() as leave:
             for slot, those in sorted(by_slot.items()):
                 own = await leave.enter_async_context(self._slot(slot))
@@ -67,7 +71,7 @@ class BoardLocks:
     async def free_task(self, directory: Directory, task: TaskId) -> AsyncIterator[bool]:
         """As `tasks`, but False at once where somebody has it, or another program is changing the list."""
         self._opened(directory)
-        slot = self._slot(int(task) % _SLOTS)
+        slot = self._slot(slot_of(task))
         if directory.status(f"{_LIST}.lock") is not None or not await slot.take_now():
             yield False
             return
@@ -84,7 +88,7 @@ class BoardLocks:
         assert self._beside is not None
         assert self._own is not None
         # A spare for each flock: two who share one would have to make and remove directories.
-        spare = f"spare-of-slot-{int(task) % _SLOTS}"
+        spare = f"spare-of-slot-{slot_of(task)}"
         lock = ForeignLock(self._beside, f"{task}.json", self._own, spare=spare)
         await lock.take(deadline)
         leave.callback(lock.release)

@@ -119,11 +119,14 @@ class Mailbox:
         self._posts: list[_Post] = []
         self._writing = False
         self._waiters: set[asyncio.Future[None]] = set()
+        self._asleep: set[asyncio.Future[None]] = set()
+        """Those of them who looked and found nothing."""
 
     # Opening
 
     async def open(self, *, foreign: bool) -> None:
-        self._places.inboxes.create(self._file, EMPTY)
+        if self._places.inboxes.status(self._file) is None:
+            self._places.inboxes.create(self._file, EMPTY)
         if foreign == self.is_foreign:
             return
         async with self._lock as held:
@@ -261,9 +264,11 @@ class Mailbox:
             try:
                 if await self._has_mail(beyond):
                     return
+                self._asleep.add(woken)
                 await woken
             finally:
                 self._waiters.discard(woken)
+                self._asleep.discard(woken)
 
     async def _has_mail(self, beyond: Container[str]) -> bool:
         try:
@@ -272,6 +277,11 @@ class Mailbox:
             return any(e.mail.id not in beyond for e in unread) or (not unread and self._overflow.waiting())
         except LockUnavailable:
             return False  # looked at again with the next change, or soon
+
+    @property
+    def is_still(self) -> bool:
+        """Whether somebody waits who has seen what there is, and was told of nothing since."""
+        return any(not waiter.done() for waiter in self._asleep)
 
     def wake(self) -> None:
         """Something may have come: who waits looks again."""

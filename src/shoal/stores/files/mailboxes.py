@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
 from shoal.core.clock import Clock
@@ -14,6 +14,9 @@ from shoal.stores.files.handles import Directory
 from shoal.stores.files.mailbox import Mailbox, MailPlaces, Report
 from shoal.stores.files.record_locks import PATIENCE
 from shoal.stores.files.watch import DirectoryWatch
+
+_LOOKED_AT = 64
+"""Inboxes that are looked at in one go though nothing was told of them."""
 
 
 def _unreported(_: str) -> None: ...
@@ -59,8 +62,16 @@ class FileMailboxes:
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         box = self._box(owner)
         if self._watch is None and self._places is not None:
-            self._watch = DirectoryWatch(self._places.inboxes.path, self._look, named=self._told)
+            self._watch = DirectoryWatch(
+                self._places.inboxes.path, self._look, named=self._told, anyway=self._look_anyway
+            )
         await box.wait(beyond)
+
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        if self._watch is None or not self._watch.tell_now():
+            return list(owners)
+        boxes = self._boxes
+        return [owner for owner in owners if (box := boxes.get(owner)) is None or not box.is_still]
 
     def is_foreign(self, owner: AgentName) -> bool:
         return self._box(owner).is_foreign
@@ -84,6 +95,13 @@ class FileMailboxes:
 
     def _look(self) -> None:
         for box in self._boxes.values():
+            box.wake()
+
+    def _look_anyway(self) -> None:
+        """At some of them, in turn: to look at a thousand at once would stop everybody else."""
+        for _ in range(min(_LOOKED_AT, len(self._boxes))):
+            name, box = next(iter(self._boxes.items()))
+            self._boxes[name] = self._boxes.pop(name)
             box.wake()
 
     def _box(self, owner: AgentName) -> Mailbox:

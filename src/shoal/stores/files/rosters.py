@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ CONFIG = "config.json"
 _DELETING = "deleting"
 """Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
 _SPAWNED = "spawned"
+_STAGED = "roster.staged"
+"""Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
 _UNCHANGEABLE = frozenset({"agent_id", "name", "joined_at"})
 
 
@@ -44,8 +46,17 @@ class FileRosters:
         self._clock = clock
         self._report = report
         self._patience = patience
+        self._latest: dict[TeamName, TeamFile] = {}
 
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
         wanted = name_from(name)
         async with self._naming():
             self._finish_deletions()
@@ -55,7 +66,7 @@ class FileRosters:
                 name=free,
                 description=description,
                 created_at=now,
-                lead_agent_id=agent_id(LEAD_NAME, free),
+                lead_agent_id=leader or agent_id(LEAD_NAME, free),
                 lead_session_id=session,
                 members=(_lead(lead, free, now),),
             )
@@ -68,10 +79,9 @@ class FileRosters:
         if directory is None:
             return None
         try:
-            content = directory.read(CONFIG)
-            if content is None:
+            found = self._read(directory, name)
+            if found is None:
                 return None
-            found = read_team(content, name)
             if isinstance(found, Invalid):
                 return await self._read_again(directory, name)
         finally:
@@ -123,6 +133,13 @@ class FileRosters:
                 write(structs.replace(file.team, members=tuple(members)))
         return after
 
+    async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+        async with self._changing(team) as (file, write):
+            before = file.team.members
+            after = tuple([_shown(member, active=active.get(member.name)) for member in before])
+            if any(new is not old for new, old in zip(after, before, strict=True)):
+                write(structs.replace(file.team, members=after))
+
     async def leave(self, team: TeamName, name: AgentName) -> bool:
         async with self._changing(team) as (file, write):
             stay = tuple(member for member in file.team.members if member.name != name)
@@ -144,9 +161,11 @@ class FileRosters:
                 with self._own(file.team.name) as own:
                     own.replace(_DELETING, b"")
             self._remove(file.team.name)
+            self._latest.pop(file.team.name, None)
 
     async def aclose(self) -> None:
         """Nothing is held open between calls."""
+        self._latest.clear()
 
     @asynccontextmanager
     async def _naming(self) -> AsyncIterator[None]:
@@ -175,7 +194,10 @@ class FileRosters:
 
                 def write(changed: Team) -> None:
                     held.confirm()
-                    directory.replace(CONFIG, found.rewritten(changed))
+                    after = found.changed(changed)
+                    own.write_again(_STAGED, after.content)
+                    own.swap(_STAGED, directory, CONFIG)
+                    self._latest[name] = after
 
                 yield found, write
         finally:
@@ -193,10 +215,9 @@ class FileRosters:
         return None if file is None else file.team
 
     def _under_lock(self, directory: Directory, name: TeamName) -> TeamFile | None:
-        content = directory.read(CONFIG)
-        if content is None:
+        found = self._read(directory, name)
+        if found is None:
             return None
-        found = read_team(content, name)
         if isinstance(found, Invalid):
             aside = f"{CONFIG}.corrupt-{self._clock.now()}"
             directory.move(CONFIG, directory, aside)
@@ -205,6 +226,19 @@ class FileRosters:
             return None
         for rejected in found.rejected:
             self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
+        return found
+
+    def _read(self, directory: Directory, name: TeamName) -> TeamFile | Invalid | None:
+        """What is there now; what was read or written last is not read through a second time."""
+        content = directory.read(CONFIG)
+        if content is None:
+            return None
+        last = self._latest.get(name)
+        if last is not None and last.content == content:
+            return last
+        found = read_team(content, name)
+        if isinstance(found, TeamFile):
+            self._latest[name] = found
         return found
 
     def _make(self, team: Team) -> None:
@@ -324,6 +358,12 @@ def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
         joined_at=now,
         cwd=lead.cwd,
     )
+
+
+def _shown(member: Member, *, active: bool | None) -> Member:
+    if active is None or active == member.is_active:
+        return member
+    return structs.replace(member, is_active=active)
 
 
 def _checked(team: TeamName) -> TeamName:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import LEAD, AgentId, EntryId
-from shoal.stores.files.places import create_new
+from shoal.stores.files.places import create_new, write_whole
 from shoal.stores.files.sessions import Loaded, lines_up_to, read_session
 from shoal.wire.transcript import Read
 
@@ -48,6 +48,16 @@ def meta_path(transcript: Path) -> Path:
 def remember(transcript: Path, facts: Remembered) -> None:
     """Before the transcript begins: what a crash leaves half written belongs to an agent that never was."""
     create_new(meta_path(transcript), msgspec.json.encode(facts))
+
+
+def remember_mode(transcript: Path, mode: str) -> None:
+    """A permission mode that it was given for good: one that resumes has it too. Raises `StoreError`."""
+    path = meta_path(transcript)
+    try:
+        facts = msgspec.json.decode(path.read_bytes(), type=Remembered)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
+    write_whole(path, msgspec.json.encode(structs.replace(facts, mode=mode)))
 
 
 def subagent_path(directory: Path, agent: AgentId) -> Path:

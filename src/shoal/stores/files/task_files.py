@@ -14,6 +14,7 @@ from shoal.core.names import TaskId
 from shoal.core.tasks import Task
 from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.board_index import BoardIndex
+from shoal.stores.files.board_locks import slot_of
 from shoal.stores.files.handles import Directory, read_from
 from shoal.stores.files.news import News, news_of
 from shoal.wire.foreign import Invalid
@@ -40,6 +41,7 @@ class TaskFiles:
         self._name = name
         self._report = report
         self._directory: Directory | None = None
+        self._staging: Directory | None = None
         self._news: News | None = None
         self._keys: dict[str, Key] = {}
         self._unsure: set[TaskId] = set()
@@ -62,10 +64,10 @@ class TaskFiles:
         return self._news
 
     def close(self) -> None:
-        for part in (self._directory, self._news):
+        for part in (self._directory, self._staging, self._news):
             if part is not None:
                 part.close()
-        self._directory = self._news = None
+        self._directory = self._staging = self._news = None
         self._keys.clear()
         self._unsure.clear()
         self._highest = 0
@@ -108,7 +110,12 @@ class TaskFiles:
         return 0.0 if status is None else status.st_mtime
 
     def write(self, before: TaskFile, after: Task) -> None:
-        self.directory.replace(f"{after.id}.json", before.rewritten(after))
+        """Under the task's lock, which nobody else has who uses the same place to write at."""
+        name, staged = f"{after.id}.json", f"slot-{slot_of(after.id)}.json"
+        if self._staging is None or self._staging.gone:
+            self._staging = inside(self._home, "shoal", "tasks", self._name, "staging")
+        self._staging.write_again(staged, before.rewritten(after))
+        self._staging.swap(staged, self.directory, name)
         self._take_in(after)
 
     def create(self, task: Task) -> bool:

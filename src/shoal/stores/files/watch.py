@@ -18,7 +18,8 @@ UNTOLD = 0.05
 class DirectoryWatch:
     """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing.
 
-    With `named`, this is called instead where the system tells which files changed.
+    With `named`, this is called instead where the system tells which files changed; with `anyway`, this is
+    called now and then where it tells of changes but a notice may have been lost.
     """
 
     def __init__(
@@ -27,9 +28,11 @@ class DirectoryWatch:
         changed: Callable[[], None],
         *,
         named: Callable[[set[str]], None] | None = None,
+        anyway: Callable[[], None] | None = None,
     ) -> None:
         self._changed = changed
         self._named = named
+        self._anyway = anyway or changed
         self._loop = asyncio.get_running_loop()
         self._inotify = _inotify(directory)
         self._pause = UNTOLD if self._inotify is None else SAFETY
@@ -44,20 +47,30 @@ class DirectoryWatch:
             self._loop.remove_reader(inotify.fileno())
             inotify.close()
 
+    def tell_now(self) -> bool:
+        """Tell of what changed until this moment; False where the system does not say."""
+        self._told()
+        return self._inotify is not None
+
     def _told(self) -> None:
         names: set[str] = set()
         if self._inotify is not None:
             with suppress(OSError):
                 names = {event.name for event in self._inotify.read(timeout=0)}
+        if not names:
+            return
         # A notice without a name is about the directory itself, or says that notices were lost.
-        if self._named is not None and names and "" not in names:
+        if self._named is not None and "" not in names:
             self._named(names)
         else:
             self._changed()
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._pause, self._look)
-        self._changed()
+        if self._inotify is None:
+            self._changed()
+        else:
+            self._anyway()
 
 
 def _inotify(directory: Path) -> Any:

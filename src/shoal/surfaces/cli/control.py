@@ -86,7 +86,9 @@ class StreamInput:
         self._in_tools = False
 
     def _steer(self) -> None:
-        while self._in_tools and self._waiting and _is_text(self._waiting[0]):
+        # An assistant takes what is said at once, and hears it when its model has answered.
+        hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
+        while hears and self._waiting and _is_text(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     async def _take(self, said: Said) -> None:

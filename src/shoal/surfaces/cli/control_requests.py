@@ -72,6 +72,14 @@ async def _set_thinking(session: Session, body: _Body) -> _Answer:
     return None
 
 
+async def _set_delegate(session: Session, body: _Body) -> _Answer:
+    wanted = body.get("on")
+    if not isinstance(wanted, bool):
+        raise BadLine('set_delegate needs "on": true or false')
+    session.delegate(on=wanted)
+    return None
+
+
 async def _stop_task(session: Session, body: _Body) -> _Answer:
     await session.stop_task(_task(body.get("task_id")))
     return None
@@ -101,6 +109,7 @@ _REQUESTS: dict[str, Callable[[Session, _Body], Awaitable[_Answer]]] = {
     "set_permission_mode": _set_permission_mode,
     "set_model": _set_model,
     "set_max_thinking_tokens": _set_thinking,
+    "set_delegate": _set_delegate,
     "stop_task": _stop_task,
     "background_task": _background_task,
     "get_context_usage": _get_context_usage,

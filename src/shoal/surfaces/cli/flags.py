@@ -80,6 +80,7 @@ _MODEL = (
 _AGENTS = (
     Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
+    Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
 )
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
@@ -242,6 +243,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         session_id=given["session_id"],
         agents=agents(given["agents"]),
         coordinator=given["coordinator"] or None,
+        assistant=given["assistant"] or None,
         settings=given["settings"],
         record=given["record"],
         attended=attended,
@@ -269,6 +271,14 @@ def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
         )
     if given["forget"] and resumes:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
+    _check_formats(given)
+
+
+def _check_formats(given: Mapping[str, Any]) -> None:
+    if given["assistant"] and given["output_format"] == "json":
+        raise click.UsageError(
+            "--assistant stays open, and json is one result at the end: use text or stream-json."
+        )
     if given["input_format"] == "stream-json" and given["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
     if given["permission_prompt_tool"] and given["input_format"] != "stream-json":

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from shoal.surfaces.cli.driving import DrivingProgram
 
 
+_PASSING: tuple[EndReason, ...] = ("interrupted", "max_turns", "model_error")
+"""Ends of a turn that say nothing about the next one."""
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """What a headless run is asked to do. Without a prompt, prompts come from stdin as stream-json."""
 
@@ -106,6 +110,7 @@ class _Run:
         self._driven = driven
         self._session = session
         self._output = output
+        self._output.meet(session)
         self._signals = signals
         self._feed = Feed(session)
         self._standings = Standings()
@@ -131,7 +136,7 @@ class _Run:
                 )
                 if self._driven is None:
                     await self._turn(self._session.run(await self._prompt()))
-                    while self._reason == "done" and (turn := await self._woken_turn(group)) is not None:
+                    while self._goes_on and (turn := await self._woken_turn(group)) is not None:
                         await self._turn(turn)
                 else:
                     lines_lost = await self._turns_from_stdin(self._driven, group)
@@ -164,9 +169,21 @@ class _Run:
         await self._session.stopping.wait()
         self._feed.wake()
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there may be a turn after the one that ended so."""
+        if self._signals.received:
+            return False
+        return self._reason == "done" or (self._stays and self._reason in _PASSING)
+
+    @property
+    def _stays(self) -> bool:
+        return self._session.parts.assistant
+
     async def _woken_turn(self, group: asyncio.TaskGroup) -> Turn | None:
         """The turn that what arrives asks for, once nothing else does; None when nothing will come."""
-        return await self._between(group.create_task(self._session.next_turn()), lambda: False)
+        coming = self._session.next_turn(wait_for_people=self._stays and self._job.prompt is not None)
+        return await self._between(group.create_task(coming), lambda: False)
 
     async def _between(self, coming: asyncio.Task[Turn | None], otherwise: Callable[[], bool]) -> Turn | None:
         """Tell what agents do until the turn comes; None where it is not waited for any longer."""
@@ -216,7 +233,8 @@ class _Run:
             turn = await self._between(coming, lambda: source.ready)
             if turn is not None or self._session.cut_short:
                 return turn
-            if not source.ready and self._session.parts.queue.size(LEAD):
+            waits = self._session.parts.queue.size(LEAD)
+            if not source.ready and (waits or (self._stays and self._session.is_late)):
                 # The deadline has passed: what waits gets no turn any more.
                 return None
 

@@ -14,6 +14,8 @@ from shoal.surfaces.cli.keys import Key, Keys, Press
 
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
+_ALONE = 0.05
+"""Seconds in which a terminal sends the rest of a sequence; an escape without one is the key."""
 _LOCAL_FLAGS = 3
 _CHARACTERS = 6
 
@@ -28,6 +30,7 @@ class Keyboard:
         self._before: list[Any] | None = None
         self._keys = Keys()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._escape: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,6 +46,8 @@ class Keyboard:
     def close(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
+            if self._escape is not None:
+                self._escape.cancel()
             for number in _SIGNALS:
                 self._loop.remove_signal_handler(number)
             self._loop = None
@@ -76,7 +81,17 @@ class Keyboard:
             self._loop.remove_reader(self._fd)
             self._pressed(Key("hung-up"))
             return
+        if self._escape is not None:
+            self._escape.cancel()
+            self._escape = None
         for press in self._keys.presses(data):
+            self._pressed(press)
+        if self._keys.holds_escape:
+            assert self._loop is not None
+            self._escape = self._loop.call_later(_ALONE, self._alone)
+
+    def _alone(self) -> None:
+        for press in self._keys.alone():
             self._pressed(press)
 
     def _suspend(self) -> None:

@@ -67,6 +67,7 @@ _SEQUENCES = {
     "[1;3D": "word-left",
     "b": "word-left",
     "f": "word-right",
+    "[Z": "back-tab",
     "\r": "newline",
     "\n": "newline",
     "\x7f": "kill-word",
@@ -79,7 +80,7 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 class Keys:
     """Keeps what is not whole yet: a character or a sequence may come in two reads.
 
-    The escape key alone means nothing here, so an escape always waits for what follows.
+    An escape waits for what follows; who reads the keys says with `alone` that nothing did.
     """
 
     def __init__(self) -> None:
@@ -113,3 +114,13 @@ class Keys:
                 if name := _CONTROLS.get(text[at]):
                     yield Key(name)
                 at += 1
+
+    @property
+    def holds_escape(self) -> bool:
+        return self._rest == "\x1b"
+
+    def alone(self) -> Iterator[Press]:
+        """Nothing came after an escape: it was the key of that name."""
+        if self.holds_escape:
+            self._rest = ""
+            yield Key("escape")

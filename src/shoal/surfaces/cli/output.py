@@ -36,6 +36,10 @@ OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 
 class Output(Protocol):
+    def meet(self, session: Session) -> None:
+        """Whose run it is: what happens before the first turn belongs to that one."""
+        ...
+
     async def begin(self, session: Session) -> None:
         """A turn starts."""
         ...
@@ -82,11 +86,15 @@ def output_for(wanted: Wanted, stdout: Stdout) -> Output:
 
 
 class TextOutput:
-    """The text of the last turn that said any, and nothing else; what went wrong is for stderr."""
+    """The text of the last turn that said any, of an assistant's of each; what went wrong is for stderr."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
         self._text = ""
+        self._each = False
+
+    def meet(self, session: Session) -> None:
+        self._each = session.parts.assistant
 
     async def begin(self, session: Session) -> None: ...
 
@@ -94,6 +102,8 @@ class TextOutput:
 
     async def end(self, finished: Finished) -> None:
         self._text = finished.text or self._text
+        if self._each:
+            await self.close()
 
     async def rest(self) -> None: ...
 
@@ -189,8 +199,10 @@ class JsonOutput:
         self._turn: _Turn | None = None
         self._result: stream_json.Result | None = None
 
-    async def begin(self, session: Session) -> None:
-        self._turn = self._turn or _Turn(session)
+    def meet(self, session: Session) -> None:
+        self._turn = _Turn(session)
+
+    async def begin(self, session: Session) -> None: ...
 
     async def hear(self, event: Event) -> None:
         assert self._turn is not None
@@ -231,8 +243,10 @@ class StreamOutput:
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
 
+    def meet(self, session: Session) -> None:
+        self._turn = _Turn(session)
+
     async def begin(self, session: Session) -> None:
-        self._turn = self._turn or _Turn(session)
         await self.state("running")
         await self.send(_init(session))
 

@@ -22,7 +22,6 @@ from shoal.surfaces.cli.screen import LiveScreen, Screen
 PROMPT = "› "
 BETWEEN_DRAWINGS = 0.1
 _MOST_ROWS = 10
-_STATUS = {"hung-up": 128 + signal.SIGHUP, "terminated": 128 + signal.SIGTERM}
 
 
 class Entered(Struct, frozen=True):
@@ -42,11 +41,26 @@ class HungUp(Struct, frozen=True):
     """With which the program ends."""
 
 
+class Escaped(Struct, frozen=True):
+    """The escape key."""
+
+
+class Toggled(Struct, frozen=True):
+    """Shift-Tab."""
+
+
 class Woken(Struct, frozen=True):
     """Nothing was typed: there is another reason to look up."""
 
 
-Input: TypeAlias = Entered | Interrupted | HungUp | Woken
+Input: TypeAlias = Entered | Interrupted | HungUp | Escaped | Toggled | Woken
+_INPUTS: dict[str, Input] = {
+    "hung-up": HungUp(128 + signal.SIGHUP),
+    "terminated": HungUp(128 + signal.SIGTERM),
+    "escape": Escaped(),
+    "back-tab": Toggled(),
+}
+"""Keys that have nothing to do with the line."""
 
 
 def _nobody() -> bool:
@@ -71,6 +85,10 @@ class Prompt(Protocol):
 
     def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
         """Rows above the prompt, drawn again ten times a second while they are there."""
+        ...
+
+    def label(self, text: str) -> None:
+        """What stands before the line while nothing is asked: to whom it goes, and which mode is on."""
         ...
 
     def ask(self, question: str) -> None:
@@ -100,7 +118,7 @@ class LivePrompt:
         self._keyboard = Keyboard(self._pressed, self._redraw)
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
         self._draft = ""
-        self._asking = ""
+        self._asking = self._label = ""
         self._status: Callable[[int], Sequence[str]] | None = None
         self.to_background = _nobody
         self._ticking: asyncio.TimerHandle | None = None
@@ -126,6 +144,11 @@ class LivePrompt:
             self._ticking = None
         self._status = rows
         self._tick() if rows is not None else self._draw()
+
+    def label(self, text: str) -> None:
+        if text != self._label:
+            self._label = text
+            self._draw()
 
     def ask(self, question: str) -> None:
         if not self._asking:
@@ -153,8 +176,8 @@ class LivePrompt:
         match press:
             case Key("interrupt"):
                 self._inputs.put_nowait(Interrupted(self._line.text))
-            case Key("hung-up" | "terminated"):
-                self._inputs.put_nowait(HungUp(_STATUS[press.name]))
+            case Key("hung-up" | "terminated" | "escape" | "back-tab"):
+                self._inputs.put_nowait(_INPUTS[press.name])
             case Key("end-of-input") if not self._line.text:
                 self._inputs.put_nowait(HungUp())
             case Key("end-of-input"):
@@ -187,7 +210,8 @@ class LivePrompt:
 
     def _draw(self) -> None:
         columns, colours = self._screen.columns, self._screen.colours
-        prompt = f"{self._asking} {PROMPT}" if self._asking else PROMPT
+        before = self._asking or self._label
+        prompt = f"{before} {PROMPT}" if before else PROMPT
         rows, (row, column) = self._line.rows(prompt, columns)
         first = max(0, min(row - _MOST_ROWS + 2, len(rows) - _MOST_ROWS))
         rows, row = rows[first : first + _MOST_ROWS], row - first
@@ -231,6 +255,9 @@ class PlainPrompt:
 
     def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
         """There is no place for it."""
+
+    def label(self, text: str) -> None:
+        """There is no place for it either; that it changed is told."""
 
     def ask(self, question: str) -> None:
         self._screen.fresh_line()

@@ -52,7 +52,8 @@ async def _help(talk: Talk, _: str) -> None:
             talk.screen.write(f"{command.help}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
-            "  Ctrl-B lets agents that are waited for go on in the background.\n"
+            "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
+            "  Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.\n"
             "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
             DIM,
         )
@@ -118,6 +119,18 @@ async def _agents(talk: Talk, words: str) -> None:
     await agents(talk, words)
 
 
+async def _delegate(talk: Talk, word: str) -> None:
+    from shoal.surfaces.cli.slash_team import delegate
+
+    await delegate(talk, word)
+
+
+async def _to(talk: Talk, name: str) -> None:
+    from shoal.surfaces.cli.slash_team import to
+
+    await to(talk, name)
+
+
 async def _clear(talk: Talk, _: str) -> None:
     talk.end("cleared")
 
@@ -137,6 +150,14 @@ COMMANDS = (
         at_once=True,
     ),
     Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
+    Command(name="/to", usage="/to NAME|lead", help="talk to a teammate", run=_to, at_once=True),
+    Command(
+        name="/delegate",
+        usage="/delegate [on|off]",
+        help="let the lead only give work out",
+        run=_delegate,
+        at_once=True,
+    ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from shoal.app.delegating import is_delegating
 from shoal.core.errors import ShoalError
-from shoal.core.events import Answered, Event, Finished
+from shoal.core.events import Answered, Event, Finished, MessageAdded
 from shoal.core.ids import LEAD
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
@@ -16,8 +17,9 @@ from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.feed import Feed
 from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, cut, one_line, painted
-from shoal.surfaces.cli.prompt import Entered, HungUp, Input, Interrupted, Prompt, Woken
+from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
 from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.cli.slash_team import Addressee, addressed
 from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
@@ -55,6 +57,8 @@ class Talk:
         self._asides: set[asyncio.Task[None]] = set()
         """Commands that run beside it."""
         self._waiting: list[str] = []
+        self._to: Addressee | None = None
+        """Whom the person talks to, where it is not the lead."""
         self._interrupted_at = float("-inf")
         self._stopped = self._has_status = self._late = False
         self._outcome: Outcome | None = None
@@ -110,6 +114,8 @@ class Talk:
             self._idle.set()
         else:
             self._idle.clear()
+        modes = ("delegate" if is_delegating(self.session) else "", f"to {self._to.name}" if self._to else "")
+        self._prompt.label(" · ".join(filter(None, modes)))
         shown = self._activity is not None or bool(self.standings.at_work())
         if shown != self._has_status:
             self._has_status = shown
@@ -164,6 +170,10 @@ class Talk:
                 self._interrupt(line)
             case Entered(text=text):
                 self._entered(text)
+            case Escaped():
+                self.address(None)
+            case Toggled():
+                self.session.delegate(on=not is_delegating(self.session))
             case Woken():
                 pass
 
@@ -178,11 +188,33 @@ class Talk:
         elif slash.is_command(text):
             self._show_typed(text)
             self._command(text)
+        elif (meant := addressed(self.session, text)) is not None:
+            self._show_typed(text)
+            self._aside(self._tell_agent(*meant))
+        elif self._to is not None:
+            self._show_typed(text)
+            self._aside(self._tell_agent(self._to, text))
         elif self._under_way is not None:
             self._steer(text)
         else:
             self._show_typed(text)
             self._start(self._turn(self.session.run(text)))
+
+    def address(self, whom: Addressee | None) -> None:
+        """Let what is typed go to this agent from now on, or to the lead again."""
+        if whom != self._to:
+            self._to = whom
+            self.telling.note("You talk to the lead." if whom is None else f"You talk to {whom.name}.")
+            self._look_around()
+
+    async def _tell_agent(self, whom: Addressee, text: str) -> None:
+        try:
+            reached = await self.session.send(whom.agent, text)
+        except ShoalError:
+            if whom == self._to:
+                self.address(None)
+            raise
+        self.telling.note(f"↳ told {reached.name}: {one_line(text)}")
 
     def _say(self, text: str) -> None:
         self._show_prompt(text)
@@ -201,13 +233,17 @@ class Talk:
         if isinstance(command, str):
             self.telling.note(command, RED)
         elif command.at_once:
-            aside = self._tasks.create_task(self._guarded(command.run(self, slash.argument(text))))
-            self._asides.add(aside)
-            aside.add_done_callback(self._asides.discard)
+            self._aside(command.run(self, slash.argument(text)))
         elif self._under_way is not None:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
             self._start(command.run(self, slash.argument(text)))
+
+    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside what is under way."""
+        aside = self._tasks.create_task(self._guarded(work))
+        self._asides.add(aside)
+        aside.add_done_callback(self._asides.discard)
 
     def _interrupt(self, line: str) -> None:
         now = self._clock.monotonic()
@@ -291,8 +327,17 @@ class Talk:
                 self._answered(question)
             case Finished():
                 self.screen.write("\n")
+            case MessageAdded(agent=agent, by="model", message=message):
+                self._show_words(agent, message.text)
             case _:
                 pass
+
+    def _show_words(self, agent: str, text: str) -> None:
+        """Others than the lead speak here only while the person talks to them."""
+        if self._to is not None and self._to.agent == agent and text.strip():
+            with self.telling.aside():
+                self.screen.write(f"{self._to.name}: ", BOLD_CYAN)
+                self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
 
     def _put_question(self) -> None:
         asking = self._questions[0]

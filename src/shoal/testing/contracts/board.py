@@ -75,6 +75,16 @@ async def tasks_are_listed_by_number(doors: Doors[TaskBoard]) -> None:
 
 
 @RULES.shows()
+async def a_look_finds_what_a_list_does_through_any_door(doors: Doors[TaskBoard]) -> None:
+    async with opened(doors, 2) as (board, other):
+        assert not await board.look()
+        first, second = await created(other, 2)
+        await board.delete(first)
+        assert list((await other.look()).values()) == list(await other.list())
+        assert list(await board.look()) == [second]
+
+
+@RULES.shows()
 async def fields_change_alone_and_an_update_gives_before_and_after(doors: Doors[TaskBoard]) -> None:
     async with doors() as board:
         (task,) = await created(board, 1)

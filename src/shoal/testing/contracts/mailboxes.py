@@ -240,6 +240,21 @@ async def a_post_wakes_who_waits_through_any_door(doors: Doors[Mailboxes]) -> No
 
 
 @RULES.shows()
+async def an_inbox_with_mail_that_nobody_has_seen_is_never_called_still(doors: Doors[Mailboxes]) -> None:
+    async with opened(doors, 2) as (boxes, others):
+        await boxes.open(ANN)
+        for n, writer in enumerate((boxes, others)):
+            assert boxes.stirred([ANN]) == [ANN], "nobody waits for it"
+            async with asyncio.timeout(PROMPT), asyncio.TaskGroup() as group:
+                waiting = group.create_task(boxes.wait(ANN))
+                assert await still_waiting(waiting)
+                await writer.post(ANN, _mail(f"m{n}"))
+                # At once, before who waits has had a turn.
+                assert boxes.stirred([ANN]) == [ANN]
+            await boxes.mark(ANN, [f"m{n}"])
+
+
+@RULES.shows()
 async def a_wait_given_up_harms_no_other(doors: Doors[Mailboxes]) -> None:
     async with doors() as boxes:
         await boxes.open(ANN)

@@ -143,6 +143,20 @@ async def a_change_touches_one_member_alone(doors: Doors[Rosters]) -> None:
         await refused(rosters.change(TeamName("none"), ANN, is_active=True), NoSuchTeam)
 
 
+@RULES.shows("TEAM-05")
+async def who_is_at_work_is_shown_for_many_at_once_and_strangers_are_passed_over(
+    doors: Doors[Rosters],
+) -> None:
+    async with opened(doors, 2) as (rosters, others):
+        await created(rosters)
+        names = [(await rosters.join(ROOF, newcomer(name))).name for name in ("ann", "bob", "cyd")]
+        await others.show_active(ROOF, {names[0]: False, names[2]: False, AgentName("nobody"): True})
+        members = (await found(rosters)).members
+        assert [member.name for member in members] == [LEAD_NAME, *names]
+        assert [member.is_active for member in members] == [None, False, True, False]
+        await refused(rosters.show_active(TeamName("none"), {ANN: True}), NoSuchTeam)
+
+
 @RULES.shows()
 async def who_leaves_is_gone(doors: Doors[Rosters]) -> None:
     async with opened(doors, 2) as (rosters, others):

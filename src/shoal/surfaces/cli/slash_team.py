@@ -1,0 +1,69 @@
+"""`/delegate` and `/to` at the prompt: holding the lead to giving work out, and talking to a teammate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.app.delegating import is_delegating
+from shoal.core.errors import AgentRefused
+from shoal.runs.roll import LEAD_NAMES
+from shoal.surfaces.cli.paint import YELLOW
+from shoal.surfaces.cli.sentences import named
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+    from shoal.surfaces.cli.talk import Talk
+
+
+class Addressee(Struct, frozen=True):
+    """Whom a person talks to, where it is not the lead."""
+
+    agent: str
+    name: str
+
+
+async def delegate(talk: Talk, word: str) -> None:
+    switches = {"": not is_delegating(talk.session), "on": True, "off": False}
+    if word not in switches:
+        talk.telling.note("/delegate switches the mode; /delegate on and /delegate off set it.", YELLOW)
+        return
+    talk.session.delegate(on=switches[word])
+
+
+async def to(talk: Talk, name: str) -> None:
+    if name in LEAD_NAMES:
+        talk.address(None)
+        return
+    known = addressees(talk.session)
+    if not name:
+        whom = named([each.name for each in known]) if known else "nobody yet"
+        talk.telling.note(f"/to NAME lets you talk to one of: {whom}. /to lead and Esc lead back.")
+        return
+    talk.address(found(known, name.removeprefix("@")))
+
+
+def addressed(session: Session, text: str) -> tuple[Addressee, str] | None:
+    """`@name text` for one that is there; anything else that starts so is a prompt like any other."""
+    word, _, rest = text.partition(" ")
+    if not word.startswith("@") or not rest.strip():
+        return None
+    name = word[1:].removesuffix(":")
+    known = addressees(session)
+    return next(((each, rest.strip()) for each in known if name in (each.name, each.agent)), None)
+
+
+def addressees(session: Session) -> tuple[Addressee, ...]:
+    """The teammates, and the agents that have a name."""
+    teammates = [Addressee(each.agent, each.name) for each in session.parts.teams.members()]
+    agents = [Addressee(each.agent, each.name) for each in session.parts.crew.agents() if each.name]
+    return (*teammates, *agents)
+
+
+def found(known: tuple[Addressee, ...], name: str) -> Addressee:
+    for each in known:
+        if name in (each.name, each.agent):
+            return each
+    there = f" There are: {', '.join(each.name for each in known)}." if known else ""
+    raise AgentRefused(f"There is nobody called {name!r} to talk to.{there}")
