@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.app import undo
-from shoal.app.purse import bounds_of
 from shoal.core.entries import Said
 from shoal.wire.transcript import read_line
 
 if TYPE_CHECKING:
-    from shoal.app.options import Options
     from shoal.app.session import Session
     from shoal.workspaces.checkpoints import UndoReport
 
 
-def set_thinking(session: Session, options: Options, tokens: int | None) -> None:
-    """How far the lead thinks before it answers, from the next request on; None is as it began."""
-    usual = bounds_of(options, session.parts.settings.own).thinking_tokens
-    bounds = session.agent.bounds
-    session.agent.bounds = replace(bounds, thinking_tokens=usual if tokens is None else tokens)
+def set_thinking(session: Session, tokens: int | None) -> None:
+    """How far the lead thinks before it answers, from the next request on; None is as settings say."""
+    wanted = session.parts.settings.own.thinking_tokens if tokens is None else tokens
+    session.agent.bounds = replace(session.agent.bounds, thinking_tokens=wanted)
 
 
 async def rewind_files(session: Session, said: str) -> UndoReport:

@@ -46,6 +46,7 @@ from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
+from shoal.tools.structured import STRUCTURED_OUTPUT
 from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
@@ -89,7 +90,7 @@ def make_crew(
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=tools,
         # An agent ends with its job, and a schedule would have nobody to come to.
-        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
+        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,
         bounds=ground.bounds,
         purse=ground.purse,

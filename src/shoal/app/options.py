@@ -42,6 +42,16 @@ class Options(Struct, frozen=True, kw_only=True):
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
+    output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the lead's answer has to fit, beside its text; `Finished.output` is the answer."""
+    thinking_tokens: int | None = None
+    """How far agents think before they answer; what is configured when None."""
+    fallback_model: str | None = None
+    """Asked in place of a model that does not answer."""
+    betas: Sequence[str] = ()
+    """Of the Messages API."""
+    setting_sources: Sequence[str] | None = None
+    """Whose files count, of `user`, `project` and `local`; None is all. Managed ones always do."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """For the whole session with all its agents, what it spent before it was resumed included."""

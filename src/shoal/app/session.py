@@ -11,9 +11,10 @@ from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
-from shoal.agent.loop import Ended, run
-from shoal.app import adjusting, delegating
+from shoal.agent.loop import Ended
+from shoal.app import delegating
 from shoal.app.answering import LOOKED_AT, Answering
+from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
@@ -228,10 +229,6 @@ class Session:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
 
-    def set_thinking(self, tokens: int | None) -> None:
-        """How far the agent thinks before it answers; None is as it began."""
-        adjusting.set_thinking(self, self._options, tokens)
-
     def delegate(self, *, on: bool) -> None:
         """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
         delegating.delegate(self, on=on)
@@ -414,6 +411,7 @@ class Session:
                 cost_usd=purse.usd if purse.priced else None,
                 duration_ms=milliseconds,
                 duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                output=None if self.parts.form is None else self.parts.form.answer,
                 error=error,
             )
             self._show(finished)
@@ -438,7 +436,8 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
-                return await run(self.agent, prompt), None
+                form, others = self.parts.form, lambda: self.any_working
+                return await run_to_form(self.agent, prompt, form, others), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

@@ -89,6 +89,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What of the project's own files needs a person's trust, whether it has it or not."""
     standing: Standing
     """The permission rules of all of them, each with the place it stands at."""
+    betas: tuple[str, ...] = ()
+    """Of the Messages API, asked for by the program that opened the session."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -125,6 +127,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.own.forks or any(self.environ.get(name, "").lower() in _TRUE for name in _FORKS)
 
     @property
+    def hides_states(self) -> bool:
+        """Whether a library reads how the session stands, and the program that uses it did not ask to."""
+        reads, shows = (self.environ.get(name, "").lower() in _TRUE for name in _STATES)
+        return reads and not shows
+
+    @property
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
@@ -153,6 +161,7 @@ def _excepted(host: str, exceptions: str) -> bool:
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
 _FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
+_STATES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
 _TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
@@ -162,6 +171,7 @@ _CHOICES = {
     "subagent_model": _SUBAGENT_MODELS,
     "shoal.coordinator": _COORDINATOR,
 }
+_SOURCES: tuple[Kind, ...] = ("user", "project", "local")
 _SWITCH = {
     "1": True,
     "true": True,
@@ -190,11 +200,16 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     given: str | None = None,
     managed: Sequence[Path] = MANAGED,
+    sources: Sequence[str] | None = None,
 ) -> Settings:
-    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
+    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`.
+
+    `sources` are the kinds of files that count beside those of a flag and managed ones; None is all.
+    """
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    read = tuple(_documents(home, cwd, given, managed))
+    left_out = () if sources is None else tuple(kind for kind in _SOURCES if kind not in sources)
+    read = tuple(each for each in _documents(home, cwd, given, managed) if each.kind not in left_out)
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:

@@ -239,7 +239,15 @@ class BudgetWarned(Journaled, frozen=True):
 
 
 EndReason: TypeAlias = Literal[
-    "done", "max_turns", "budget", "deadline", "interrupted", "model_error", "store_error", "error"
+    "done",
+    "max_turns",
+    "budget",
+    "deadline",
+    "interrupted",
+    "model_error",
+    "store_error",
+    "no_output",
+    "error",
 ]
 
 
@@ -308,4 +316,6 @@ class Finished(Live, frozen=True):
     duration_api_ms: int
     limit: Limit | None = None
     """Which limit of the purse ended it, if one did."""
+    output: Any = None
+    """The answer in the form that was asked for."""
     error: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
-from shoal.app.adjusting import rewind_files
+from shoal.app.adjusting import rewind_files, set_thinking
 from shoal.app.session import Session
 from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
@@ -68,7 +68,7 @@ async def _set_thinking(session: Session, body: _Body) -> _Answer:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
         raise BadLine('it needs "max_thinking_tokens": a number, or null for the usual')
-    session.set_thinking(tokens)
+    set_thinking(session, tokens)
     return None
 
 
