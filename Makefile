@@ -31,7 +31,7 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 bench: setup-test ## measure Shoal beside a bare loop
 	@$(VENV)/python -m bench $(ARGS)
 
-chaos: setup-test ## 50 processes on one record, and a lead, killed at random (ARGS="--only ends")
+chaos: setup-test ## processes on one record, leads and teams, killed at random (ARGS="--only teams")
 	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
 
 spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)

@@ -50,6 +50,21 @@ def asked_of(server: MockServer, name: str) -> list[Body]:
     return [request.body for request in server.requests if speaker(request.body) == name]
 
 
+def once(call: ToolUse, *, when: str) -> Callable[[Body], Sayable]:
+    """Makes the call as soon as that was heard, however many turns it takes; anything else is waited for."""
+
+    def line(body: Body) -> Sayable:
+        made = any(
+            block.get("name") == call.name and block.get("input") == call.input
+            for message in body["messages"]
+            if message["role"] == "assistant"
+            for block in message["content"]
+        )
+        return call if when in everything(body) and not made else "So be it."
+
+    return line
+
+
 def request_id(body: Body) -> str:
     found: list[str] = re.findall(r'"request_id": "([^"]+)"', everything(body))
     return found[-1]

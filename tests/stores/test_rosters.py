@@ -179,6 +179,17 @@ async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, ros
     assert len((await rosters.read("roof")).members) == 1
 
 
+@pytest.mark.spec("USR-12")
+async def test_a_team_that_was_being_made_does_not_hold_its_name(home, rosters, monkeypatch):
+    with monkeypatch.context() as cut:
+        cut.setattr(rosters_module, "team_bytes", _die)
+        with pytest.raises(SystemExit):
+            await made(rosters)
+    assert (home / "teams" / "roof").exists()
+    assert (await made(rosters)).name == "roof"
+    assert (await made(rosters)).name == "roof-2"
+
+
 def _die(*_):
     raise SystemExit
 

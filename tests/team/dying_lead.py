@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
 
-from dying_parts import PARTS
+from dying_parts import PARTS, SETTINGS
 
 from cast import all_turns
 from shoal.tools.define import tool
@@ -25,7 +25,8 @@ async def die() -> str:
 
 
 async def main(cwd: Path, session: str, part: str, pace: float) -> None:
-    async with opened(cwd, troupe(pace, **PARTS[part]), tools=[die], session_id=session) as lead:
+    model, settings = troupe(pace, **PARTS[part]), SETTINGS
+    async with opened(cwd, model, tools=[die], session_id=session, settings=settings) as lead:
         await all_turns(lead, "Begin.")
 
 

@@ -9,8 +9,9 @@ from cast import use
 from shoal.core.messages import result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import Sayable
-from troupe import Line, last_words, member, results, speaker, tell
+from troupe import Line, approve_shutdown, last_result, last_words, member, results, speaker, tell
 
+SETTINGS = '{"shoal": {"plan_approver": "auto", "worktree_guard": "weak"}}'
 CREATE = use("TeamCreate", team_name="crew")
 
 
@@ -31,6 +32,10 @@ def works(request: Request) -> Sayable:
         return "ready"
     report = f"task {told[-1]} by {speaker(request)}"
     return [tell("team-lead", report, "a report"), use("TaskUpdate", taskId=told[-1], status="completed")]
+
+
+def heard(request: Request) -> str:
+    return f"heard {len(request.messages)}: {request.messages[0].text}"
 
 
 WORKERS = [f"w{n}" for n in range(5)]
@@ -78,6 +83,35 @@ PARTS: Mapping[str, Mapping[str, Sequence[Line]]] = {
             last_words,
         ],
         "ann": ["ready", use("Die"), "I do not answer"],
+    },
+    "planned": {
+        "lead": [CREATE, member("eve", mode="plan"), "wait", last_words],
+        "eve": [
+            use("ExitPlanMode", plan="# Write it"),
+            use("Die"),
+            use("Write", file_path="planned.txt", content="as planned"),
+            last_result,
+        ],
+    },
+    "apart": {
+        "lead": [CREATE, member("ann", isolation="worktree"), "wait", last_words],
+        "ann": [use("Die"), "went on"],
+    },
+    "in a shell": {
+        "lead": [CREATE, member("ann"), "wait", last_words],
+        "ann": [use("Bash", command="trap '' TERM; touch begun; sleep 1000 & sleep 1000"), "never"],
+    },
+    "of an old name": {
+        "lead": [
+            CREATE,
+            member("ann"),
+            "wait",
+            tell("ann", {"type": "shutdown_request"}),
+            "asked",
+            [use("Agent", "again", description="ann works", prompt="Anew.", name="ann"), use("Die")],
+            last_words,
+        ],
+        "ann": [lambda r: approve_shutdown(r) if "shut down" in last_words(r) else heard(r)],
     },
     "idle": {
         "lead": [

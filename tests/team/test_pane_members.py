@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, opened, provider
+from fleet import approve, asked_of, everything, once, opened, provider
 from shoal.core.events import MemberRested, Noted
 from tmux_rig import TmuxServer
 from troupe import config, inbox, member, tell
@@ -29,7 +29,7 @@ async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
 ) -> None:
     for name, value in tmux.begin().inside.items():
         monkeypatch.setenv(name, value)
-    lead = [CREATE, member("ann"), "Wait.", "Good.", END, "Asked.", "Over."]
+    lead = [CREATE, member("ann"), once(END, when="End it.")]
     ann = [tell("team-lead", "The herons are back.", "report"), "Resting now.", approve]
     async with (
         provider(monkeypatch, lead=lead, ann=ann),
@@ -57,7 +57,7 @@ async def test_a_teammate_outlives_its_pane(
 ) -> None:
     for name, value in tmux.begin().inside.items():
         monkeypatch.setenv(name, value)
-    lead = [CREATE, member("ann"), "Wait.", "Good.", tell("ann", "Are you there?", "asking"), "Asked.", "So."]
+    lead = [CREATE, member("ann"), once(tell("ann", "Are you there?", "asking"), when="Ask it.")]
     ann = ["Resting now.", tell("team-lead", "Still here.", "report"), "Rest."]
     async with (
         provider(monkeypatch, lead=lead, ann=ann) as server,
@@ -86,10 +86,7 @@ async def test_another_program_is_a_member_in_its_pane(
         CREATE,
         use("TaskCreate", subject="Look", description="Around."),
         member("ann", subagent_type="scout"),
-        "Wait.",
-        lambda body: END if "I saw it" in everything(body) else "Wait.",
-        "Asked.",
-        "Over.",
+        once(END, when="I saw it"),
     ]
     ann = [
         use("TaskUpdate", "t1", taskId="1", status="completed"),

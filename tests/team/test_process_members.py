@@ -14,8 +14,16 @@ import pytest
 
 import shoal
 from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, opened, provider, said_to
-from shoal.core.events import AgentEnded, AgentStarted, Event, MemberRested, RequestSettled, ToolStarted
+from fleet import approve, asked_of, everything, once, opened, provider, said_to
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    Asked,
+    Event,
+    MemberRested,
+    RequestSettled,
+    ToolStarted,
+)
 from shoal.core.questions import Allowed, Answer, Approved, ApprovePlan, Chosen, MayRun, Question
 from shoal.core.teams import Teammate
 from shoal.testing.replies import Body
@@ -250,7 +258,7 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
     settings = '{"shoal": {"teammate_mode": "process", "shutdown_grace": 0.5}}'
     end = tell("ann", {"type": "shutdown_request", "reason": "done"})
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", end, "Asked.", "Over."], ann=["Rest."]),
+        provider(monkeypatch, lead=[CREATE, member("ann"), once(end, when="End it.")], ann=["Rest."]),
         opened(tmp_path, settings=settings) as session,
         asyncio.timeout(20),
     ):
@@ -301,3 +309,34 @@ async def test_what_no_other_process_can_have_is_refused(
         text = await all_turns(session)
         assert "nobody" in text
         assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+@pytest.mark.spec("USR-05")
+async def test_an_answer_for_the_session_holds_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann is asked about, and what is said of it lets bob work, whose process was there already."""
+    git = use("Bash", "g1", command="git init -q .")
+    after = use("Bash", "g2", command="git init -q .")
+    wakes = tell("bob", "Your turn.", "go")
+
+    def bob(body: Body) -> Any:
+        return after if "Your turn." in said_to(body) else "Rest."
+
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, [member("ann"), member("bob")], "Wait.", "Good."],
+            ann=[git, wakes, "Done."],
+            bob=[bob],
+        ) as server,
+        opened(tmp_path, skip_permissions=False, attended=True) as session,
+    ):
+        await turns_with(session, lambda _: Allowed(remember="session"))
+        asked = [event for event in recorded(session) if isinstance(event, Asked)]
+    assert len(asked) == 1
+    assert any(
+        block.get("id") == "g2"
+        for message in asked_of(server, "bob")[-1]["messages"]
+        for block in message["content"]
+    )

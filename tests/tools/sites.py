@@ -86,9 +86,9 @@ class Workbench:
         self.shells = Shells(
             processes=processes,
             clock=self.clock,
-            ids=self.ids,
             home=self.home,
             env=env,
+            mark=self.ids.short(),
             note=self.notes.append,
         )
         self.shells.news = self.heard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,6 +51,28 @@ async def test_commands_have_the_functions_aliases_options_and_path_of_the_perso
         assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
         assert not bench.notes
     assert not snapshot.exists()
+
+
+@pytest.mark.spec("USR-12")
+async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = tmp_path / "tmp"
+    places.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    async with workbench(tmp_path) as bench:
+        await bench.bash("true")
+        (snapshot,) = (bench.home / "shell-snapshots").iterdir()
+        (place,) = places.iterdir()
+    other = snapshot.with_name("snapshot-bash-1-0123abcd.sh")
+    for left in (snapshot, snapshot.with_name(f"{snapshot.name}.part"), other):
+        left.touch()
+    for directory in (place, places / "shoal-0123abcd"):
+        directory.mkdir()
+    (tmp_path / "project").rmdir()
+    async with workbench(tmp_path) as bench:
+        assert list((bench.home / "shell-snapshots").iterdir()) == [other]
+        assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
 
 
 @pytest.mark.spec("BCK-05")

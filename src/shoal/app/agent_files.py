@@ -15,6 +15,7 @@ from shoal.core.ids import AgentId, Ids
 from shoal.core.permissions import Mode
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
+from shoal.stores.files.sessions import read_session
 from shoal.stores.files.subagents import (
     Remembered,
     recall,
@@ -66,6 +67,15 @@ class AgentFiles:
         path = subagent_path(self._directory, newcomer.agent)
         return FileTranscript(path, lines, durable=self._durable)
 
+    def last_entry(self, agent: AgentId) -> str:
+        """In the file that would be its transcript; nothing where there is none, or it cannot be read."""
+        if self._directory is None:
+            return ""
+        try:
+            return read_session(subagent_path(self._directory, agent), agent).last or ""
+        except StoreError:
+            return ""
+
     def keep(
         self, agent: AgentId, facts: Remembered, transcript: Transcript, conversation: Conversation
     ) -> None:
@@ -98,6 +108,10 @@ class AgentFiles:
         except StoreError as error:
             raise AgentRefused(str(error)) from error
         transcript = self.transcript(newcomer, facts)
+        if facts.after and loaded.last == facts.after:
+            # All that is there was said by one that had its name before.
+            conversation = Conversation(transcript, self._clock, self._ids.branch())
+            return Recalled(facts=facts, transcript=transcript, conversation=conversation)
         conversation = Conversation(
             transcript, self._clock, self._ids.branch(), messages=loaded.messages, last=loaded.last
         )

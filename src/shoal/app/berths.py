@@ -82,7 +82,7 @@ class Berths:
         on, place = self._on, await self.place(entered.agent_type)
         wanted = Wanted(
             papers=self._papers(entered, mode),
-            cwd=Path(entered.cwd),
+            cwd=self._begins_in(entered),
             env={**on.settings.environ, **MARKS},
             brief=b"" if self.foreign(entered.agent_type) else self._brief(entered, order, mode, call),
             program=on.settings.own.teammate_programs.get(entered.agent_type, ()),
@@ -93,6 +93,11 @@ class Berths:
         except ProcessError as error:
             self._backends.look_again()
             raise AgentRefused(f"The teammate {entered.name} was not started: {error}") from error
+
+    def _begins_in(self, entered: Entered) -> Path:
+        """A worktree without work in it is gone when its agent rests; it gets another one."""
+        cwd = Path(entered.cwd)
+        return cwd if cwd.is_dir() else self._lead().surroundings.workspace.root
 
     async def aclose(self) -> None:
         await self._backends.aclose()

@@ -139,7 +139,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     model = await choose(options.model)
     record = open_record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session, name=options.name, team=options.team)
-    reach = await reach_of(options, settings, cwd, record, session, ids, leave)
+    reach = await reach_of(options, settings, cwd, record, session, leave)
     between = _between_agents(options, settings, record, session, ids, leave)
     plans = plans_in(settings, ids.branch())
     queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)

@@ -156,6 +156,7 @@ class Outfitting:
             call=newcomer.call,
             depth=parent.identity.depth + 1,
             color=definition.color if newcomer.seat is None else newcomer.seat.color,
+            after="" if newcomer.seat is None else stock.files.last_entry(newcomer.agent),
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
@@ -172,7 +173,7 @@ class Outfitting:
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
         outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         return outfit
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
@@ -235,7 +236,7 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._stock.files.keep(newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._keep(plan)
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
@@ -264,6 +265,8 @@ class Outfitting:
                 move_to(facts.cwd, quarters.workspace)
             plan = self._resumed(wanted, newcomer, quarters, recalled)
             outfit = self._outfit(plan, None)
+            if quarters.name != facts.worktree:
+                self._keep(plan)
         except BaseException:
             await quarters.finish()
             raise
@@ -294,7 +297,7 @@ class Outfitting:
         return _Plan(
             newcomer=newcomer,
             definition=definition,
-            facts=replace(facts, system=system, mode=mode),
+            facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
             resumed=True,
             toolset=wanted.toolset,
             model=wanted.model,
@@ -331,6 +334,9 @@ class Outfitting:
         except (BudgetError, ModelError, NoModel, SettingsError) as error:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
         return model
+
+    def _keep(self, plan: _Plan) -> None:
+        self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
 
     def _agent(self, plan: _Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent

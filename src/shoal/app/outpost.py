@@ -14,7 +14,6 @@ from shoal.backends.line import SocketLine
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, Journaled
-from shoal.core.permissions import Suggestion
 from shoal.team.lead_link import LeadLink
 from shoal.team.outpost import Outpost
 from shoal.wire.journal import journal_line
@@ -48,18 +47,14 @@ async def _serve(session: Session, brief: Brief, link: LeadLink) -> None:
     outpost, answers = session.parts.teams, session.parts.permissions.answers
     assert isinstance(outpost, Outpost)
 
-    def permit(update: Suggestion) -> None:
-        with suppress(ShoalError):
-            answers.add(update)
-
     def tell(event: Event) -> None:
         if isinstance(event, Journaled):
             link.send(Told(line=Raw(journal_line(event, clock.now()))))
 
     clock = session.agent.clock
     for update in brief.answered:
-        permit(update)
-    outpost.permit = permit
+        with suppress(ShoalError):
+            answers.add(update)
     session.watch(tell)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

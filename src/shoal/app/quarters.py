@@ -79,6 +79,8 @@ class Housing:
         self._note = note
         self._turn = turn
         self._worktrees: dict[Path, Worktrees] = {}
+        self._clean: list[Worktrees] = []
+        """Where what the dead left was cleared."""
         self.leases = Leases(settings.own.file_leases)
 
     def beside(self, newcomer: Newcomer) -> Quarters:
@@ -100,8 +102,7 @@ class Housing:
 
         theirs = newcomer.parent.surroundings.workspace
         try:
-            worktrees = await self._of(theirs.root)
-            worktree = await self._made(worktrees, newcomer, again)
+            worktree, worktrees = await self._made(theirs.root, newcomer, again)
             workspace = worktree.workspace(
                 granted=theirs.granted,
                 lent=(self._settings.home / "plans",),
@@ -133,33 +134,39 @@ class Housing:
         for worktrees in self._worktrees.values():
             worktrees.close()
 
-    async def _of(self, root: Path) -> Worktrees:
-        """Those of the repository; what dead processes left there is cleared first, once."""
+    def _of(self, root: Path) -> Worktrees:
         if root not in self._worktrees:
             from shoal.app.worktrees import worktrees_of
 
             settings = self._settings
-            worktrees = self._worktrees[root] = worktrees_of(
+            self._worktrees[root] = worktrees_of(
                 root, home=settings.home, environ=settings.environ, clock=self._clock
             )
-            for left in await worktrees.reap():
-                if isinstance(left, Kept):
-                    self._note(f"Work of an agent that was cut off is kept in {shown(left.path)}.")
         return self._worktrees[root]
 
-    async def _made(self, worktrees: Worktrees, newcomer: Newcomer, again: str) -> Worktree:
-        session = newcomer.parent.identity.session
+    async def _swept(self, worktrees: Worktrees) -> None:
+        """Clear what dead processes left there, once. Not before agents that go on have theirs again."""
+        if worktrees in self._clean:
+            return
+        self._clean.append(worktrees)
+        for left in await worktrees.reap():
+            if isinstance(left, Kept):
+                self._note(f"Work of an agent that was cut off is kept in {shown(left.path)}.")
+
+    async def _made(self, root: Path, newcomer: Newcomer, again: str) -> tuple[Worktree, Worktrees]:
+        session, worktrees = newcomer.parent.identity.session, self._of(root)
         if again:
             try:
-                return await worktrees.reopen(again, session=session)
+                return await worktrees.reopen(again, session=session), worktrees
             except WorktreeError:
                 # Its work was merged or it had none: it goes on in a new one.
                 pass
+        await self._swept(worktrees)
         agent = str(newcomer.agent)
         if newcomer.seat is not None:
             # A teammate's id is its name and team, which others have had or will have.
-            agent = sha256(f"{session} {agent} {newcomer.call}".encode()).hexdigest()[:16]
-        return await worktrees.make(agent, session=session)
+            agent = sha256(f"{session} {agent} {newcomer.call} {again}".encode()).hexdigest()[:16]
+        return await worktrees.make(agent, session=session), worktrees
 
     async def _sandbox(
         self, worktrees: Worktrees, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded

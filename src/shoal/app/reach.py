@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from shoal.app.settings import Settings
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
-from shoal.core.ids import LEAD, Ids
+from shoal.core.ids import LEAD
 from shoal.core.sandbox import Sandbox
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.desk import FileDesk
@@ -43,7 +44,6 @@ async def reach_of(
     cwd: Path,
     record: Record,
     session: Session,
-    ids: Ids,
     leave: AsyncExitStack,
 ) -> Reach:
     granted = (*options.add_dirs, *settings.standing.directories)
@@ -64,9 +64,9 @@ async def reach_of(
     shells = Shells(
         processes=processes,
         clock=options.clock,
-        ids=ids.branch(),
         home=settings.home,
         env=settings.tool_environment,
+        mark=_mark(options, record),
         stuck_after=settings.own.stuck_after,
         note=session.note,
     )
@@ -83,6 +83,12 @@ async def reach_of(
         sandbox=confined,
         granted=granted,
     )
+
+
+def _mark(options: Options, record: Record) -> str:
+    """The same for each process of a session or teammate, one after the other; never for two at once."""
+    who = f"{record.directory} {options.team} {options.name}"
+    return sha256(who.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:

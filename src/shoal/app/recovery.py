@@ -66,6 +66,10 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     last_shell: int = 0
     """The highest number in a shell's name."""
     schedules: tuple[LeftSchedule, ...] = ()
+    serving: tuple[AgentStarted, ...] = ()
+    """Teammates of whose end nothing was told. Whether they still are teammates, their roster tells."""
+    resting: frozenset[AgentId] = frozenset()
+    """Those that ended with an earlier process, and go on with this one."""
 
     def count_on(self, purse: Purse, shells: Shells) -> None:
         """Let agents and commands be counted on from there."""
@@ -111,6 +115,8 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         shells=lost_shells,
         last_shell=reading.shells.last,
         schedules=reading.schedules.kept,
+        serving=tuple(reading.serving.values()),
+        resting=frozenset(reading.resting),
     )
 
 
@@ -120,6 +126,8 @@ class _Reading:
         self.at_work: dict[AgentId, AgentStarted] = {}
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
+        self.serving: dict[AgentId, AgentStarted] = {}
+        self.resting: set[AgentId] = set()
         self._teammates: set[AgentId] = set()
         self.shells = LeftShells()
         self.schedules = LeftSchedules()
@@ -139,13 +147,14 @@ class _Reading:
                 # A teammate is taken up again from its roster.
                 self.started += not resumed
                 self._teammates.add(agent)
+                self.serving[agent] = event
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.at_work[agent] = event
                 for seen in (self._calls, self._files, self._usage):
                     seen.pop(agent, None)
-            case AgentEnded(agent=agent) if agent in self._teammates:
-                pass
+            case AgentEnded(agent=agent, completion=completion, notice=notice) if agent in self._teammates:
+                self._mate_ended(completion, notice)
             case AgentEnded(completion=completion):
                 self.at_work.pop(completion.agent, None)
                 self.completions[completion.id] = completion
@@ -167,6 +176,15 @@ class _Reading:
                 self._usage[agent] = self._usage.get(agent, Usage()) + usage
             case _:
                 pass
+
+    def _mate_ended(self, completion: Completion, notice: str) -> None:
+        agent, ident, to = completion.agent, completion.id, completion.report_to
+        self.serving.pop(agent, None)
+        if notice:
+            self.resting.discard(agent)
+            self.waiting[ident] = Item(id=ident, to=to, content=(Text(text=notice),), by="runtime")
+        else:
+            self.resting.add(agent)
 
     def knows(self, ended: ShellEnded, told: Told) -> bool:
         """Whether the agent of a command was told that it ended."""

@@ -326,6 +326,7 @@ class Session:
 
     async def _come_up(self) -> None:
         parts = self.parts
+        parts.permissions.answers.heard = parts.teams.permit
         self.turn = parts.turns_before
         if self._options.link is not None:
             # The run is its lead's, which has begun it.
@@ -354,7 +355,8 @@ class Session:
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
             parts.timetable.recover(parts.left_over.schedules)
             if isinstance(parts.teams, SessionTeams):
-                await parts.teams.resume(self.id, parts.left_over.delivered)
+                left = parts.left_over
+                await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
 
     async def tell(self, event: Event) -> None:
         self._keep(event)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.app.berths import Berths
 from shoal.app.orders import authority_of
 from shoal.app.record import AgentsRecord
+from shoal.core.errors import ShoalError
 from shoal.core.events import Noted
 from shoal.core.ids import LEAD
+from shoal.core.permissions import Suggestion
 from shoal.runs.crew import AgentCrew
 from shoal.runs.outfit import Outfitter
 from shoal.team.footing import Footing
@@ -38,12 +42,14 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         usual=crew.habits.usual,
         implicit=lambda: own.implicit_team and "TeamCreate" in crew.lead().tools,
         grace=own.shutdown_grace,
+        stall_after=own.stall_after,
         report_tokens=own.report_tokens,
         trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,
         form="in-process" if membership is None else "process",
         elsewhere=Berths(ground, crew.lead),
         hear=ground.shore.hear,
+        permit=partial(_permit, crew),
         revivals=own.teammate_restarts,
     )
     teams: SessionTeams | Outpost
@@ -53,6 +59,11 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         teams = Outpost(footing, membership, lambda: crew.working)
     crew.teammate = teams.agent
     return teams
+
+
+def _permit(crew: AgentCrew, update: Suggestion) -> None:
+    with suppress(ShoalError):  # whoever was answered was told what is wrong with it
+        authority_of(crew.lead()).answers.add(update)
 
 
 def _led(footing: Footing, depth: int, between: AgentsRecord) -> SessionTeams:

@@ -160,6 +160,8 @@ class AgentMoved(Journaled, frozen=True):
 
 class AgentEnded(Journaled, frozen=True):
     completion: Completion
+    notice: str = ""
+    """What the lead is told of a teammate's end, under the completion's id; empty where it is not told."""
 
 
 class MemberRested(Journaled, frozen=True):

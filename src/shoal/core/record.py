@@ -88,7 +88,10 @@ class TaskBoard(Protocol):
         ...
 
     async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
-        """Hold again what this owner held when its process died, unless another has taken it."""
+        """Hold again what this owner held when its process died, unless another has taken it.
+
+        It is the same attempt, but for the process that holds it (`mark_of`).
+        """
         ...
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:

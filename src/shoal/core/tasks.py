@@ -33,6 +33,11 @@ class Task(Struct, frozen=True, kw_only=True):
         return value if isinstance(value, str) else None
 
 
+def mark_of(attempt: str | None) -> str:
+    """What of an attempt stays the same when its owner goes on in another process."""
+    return "" if attempt is None else attempt.partition("-")[2]
+
+
 class Draft(Struct, frozen=True, kw_only=True):
     subject: str
     description: str

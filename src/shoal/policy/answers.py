@@ -30,7 +30,9 @@ class SessionAnswers:
         """Told of each answer as it comes, so that agents in other processes have it too."""
 
     def add(self, update: Suggestion) -> None:
-        """Raises `SettingsError` for a rule that cannot be."""
+        """Raises `SettingsError` for a rule that cannot be. What was answered already changes nothing."""
+        if update in self.updates:
+            return
         match update:
             case AddRules(rules=rules, behavior=behavior):
                 new = tuple(parse_rule(str(rule), SOURCE) for rule in rules)

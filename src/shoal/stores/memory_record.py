@@ -185,7 +185,8 @@ class MemoryTaskBoard:
         refusal = claim_refusal(found, self._tasks, by=by)
         if refusal is not None or found is None:
             return Claim(success=False, reason=refusal, task=found)
-        attempt = self._ids.uuid()
+        held = found.owner == by and found.status == "in_progress"
+        attempt = (found.attempt if held else None) or f"here-{self._ids.short()}"
         metadata = {**found.metadata, ATTEMPT: attempt}
         claimed = replace(found, status="in_progress", owner=by, metadata=metadata)
         self._keep(claimed)

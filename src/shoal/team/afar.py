@@ -14,6 +14,7 @@ from shoal.core.errors import AgentRefused, ProcessError
 from shoal.core.events import AgentStarted
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import AgentName, TeamName
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending
@@ -159,6 +160,8 @@ class Afar:
         try:
             await self._listen()
             how = await self._berth.over()
+            if self.is_foreign and self.request is not None:
+                return Ending(status="completed", text="", detail="it shut down as it was asked to")
             if self._left is None:
                 self.died = how
                 return Ending(status="failed", text="", detail=how)
@@ -191,6 +194,10 @@ class Afar:
             await self._berth.stop(grace=GRACE)
         except ProcessError as error:
             self._on.note(f"The process of {self.name} is left behind: {error}")
+
+    def permit(self, update: Suggestion) -> None:
+        """Let it know what a person answered for the whole session."""
+        self._send(words.Permits(update=update))
 
     def interrupt(self) -> bool:
         """End its working period, not itself."""
@@ -247,6 +254,8 @@ class Afar:
                 self._left = said
             case words.Asks() | words.Unasks():
                 self._questions.serve(said, tasks)
+            case words.Permits(update=update):
+                self._on.permit(update)
             case words.Ready() | words.Refused():
                 return
             case _:

@@ -13,6 +13,7 @@ from shoal.core.decisions import Mode
 from shoal.core.events import Journaled
 from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
+from shoal.core.permissions import Suggestion
 from shoal.core.ports import Desk
 from shoal.core.record import Record
 from shoal.runs.outfit import Outfitter
@@ -42,6 +43,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Whether an agent with a name makes a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
+    stall_after: float
+    """Seconds of silence after which a member at work counts as stalled."""
     report_tokens: int
     trust_unsigned: TrustUnsigned
     """What becomes of orders that none of our own processes signed."""
@@ -59,6 +62,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     elsewhere: Elsewhere = NowhereElse()
     hear: Callable[[bytes], None] = lambda _: None
     """Told the lines that teammates in other processes have written to the journal."""
+    permit: Callable[[Suggestion], None] = lambda _: None
+    """Told what a person answered for the whole session to a teammate in another process."""
     revivals: int = 0
     """How often a teammate whose process died is started again with its history."""
 

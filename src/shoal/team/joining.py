@@ -87,7 +87,7 @@ class Joiner:
             outfit = closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
             entered = await self._resolved(entered, outfit.resolved)
             prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
-            await self._office.post_text(LEAD_NAME, entered.name, prompt, kind="prompt")
+            await self._office.post_prompt(entered.name, prompt, _prompt_id(entered))
         except BaseException:
             await self._on.record.rosters.leave(self._team.name, entered.name)
             if outfit is not None:
@@ -103,7 +103,7 @@ class Joiner:
             order = replace(order, name=entered.name, kind=entered.agent_type)
             member = await self._started(entered, order, call)
             entered = await self._resolved(entered, member.ready.resolved, member.pane)
-            await self._office.post_text(LEAD_NAME, entered.name, member.ready.prompt, kind="prompt")
+            await self._office.post_prompt(entered.name, member.ready.prompt, _prompt_id(entered))
         except BaseException:
             await self._on.record.rosters.leave(self._team.name, entered.name)
             if member is not None:
@@ -163,9 +163,10 @@ class Joiner:
     async def _prompted(self, entered: Entered) -> None:
         boxes = self._on.record.mailboxes(self._team.name)
         await boxes.open(entered.name)
-        if not await boxes.history(entered.name):
+        ident = _prompt_id(entered)
+        if not any(mail.id == ident for mail in await boxes.history(entered.name)):
             # Its process ended before the prompt was posted.
-            await self._office.post_text(LEAD_NAME, entered.name, entered.prompt or "", kind="prompt")
+            await self._office.post_prompt(entered.name, entered.prompt or "", ident)
 
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
@@ -201,6 +202,11 @@ class Joiner:
                 leads=self._on.nests,
             ),
         )
+
+
+def _prompt_id(entered: Entered) -> str:
+    """Of its first message; one that had its name before had another."""
+    return f"prompt-{entered.joined_at}"
 
 
 def closing(outfit: Outfit, witness: Witness) -> Outfit:

@@ -12,6 +12,7 @@ from shoal.core.bodies import (
     PermissionResponse,
     PlanApprovalRequest,
     PlanApprovalResponse,
+    ShutdownApproved,
     ShutdownRejected,
     ShutdownRequest,
 )
@@ -38,7 +39,7 @@ class Company(Protocol):
 
     def agent_of(self, name: AgentName) -> AgentId: ...
 
-    def refused_to_end(self, name: AgentName, request: str) -> None: ...
+    def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None: ...
 
     def is_idle(self, name: AgentName) -> None:
         """By its notice, which is all that a foreign program says of how it stands."""
@@ -89,8 +90,8 @@ class LeadMail:
                 return True
             case PermissionResponse() | PlanApprovalResponse() | ShutdownRequest():
                 return True
-            case ShutdownRejected(request_id=request):
-                self._company.refused_to_end(mail.sender, request)
+            case ShutdownApproved() | ShutdownRejected():
+                self._company.answered_to_end(mail.sender, body)
                 self._wake(shown(mail, body).item(mail.id, self._on.leader))
             case None:
                 if received.believed and not mail.fyi:

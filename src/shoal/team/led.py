@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from contextlib import suppress
 from functools import partial
+from typing import TypeGuard
 
 from shoal.core.agents import Glimpse, KeptWork, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownRejected, ShutdownRequest
+from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
-from shoal.core.events import AgentEnded, Queued, WorkKept
+from shoal.core.events import AgentEnded, WorkKept
 from shoal.core.ids import AgentId
-from shoal.core.messages import Text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
@@ -32,8 +34,9 @@ from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
+from shoal.team.mate import Mate
 from shoal.team.member import Member
-from shoal.team.obituary import approved, backend_of, completion, glimpse, terminated
+from shoal.team.obituary import Lost, approved, backend_of, completion, glimpse, obituary, terminated
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
@@ -63,7 +66,7 @@ class LedTeam:
         self._joiner = Joiner(on, team, self.office, verifier)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
-        self._leaving = 0
+        self._leaving: set[Post] = set()
         """Those that ended, and of whose end the lead is yet to hear."""
         self._version = 0
         self._news = asyncio.Event()
@@ -105,37 +108,48 @@ class LedTeam:
         member, entered = await self._joiner.join_elsewhere(order, place, call)
         return self._heard(member, counted), entered, ()
 
-    async def take_up(self, team: Team) -> None:
-        """Its members as an earlier process left them; one that was cut off at work goes on."""
+    async def take_up(self, team: Team) -> list[Lost]:
+        """Its members as an earlier process left them; one that was cut off at work goes on.
+
+        Those that could not be taken up, and are out of the team.
+        """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
-            for entered in team.members:
-                if entered.name != LEAD_NAME:
-                    starting.create_task(self._take_up(entered, held[entered.name]))
+            taken = [
+                starting.create_task(self._take_up(entered, held[entered.name], told))
+                for entered in team.members
+                if entered.name != LEAD_NAME
+            ]
+        return [lost for task in taken if (lost := task.result()) is not None]
 
-    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...]) -> None:
+    async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
         counted = self._joiner.count(entered.agent_type, again=True)
         try:
-            member, delivered = await self._taken_up(entered, held, counted)
+            member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
             self._on.purse.ended(counted)
+            await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            self._on.note(f"The teammate {entered.name} could not be taken up again: {refusal}")
-            return
+            why = f"it could not be taken up again: {refusal}"
+            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
+            agent = AgentId(entered.agent_id)
+            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
         self._begin(member, counted, delivered)
         if (asked := await self._joiner.asked_to_end(entered)) is not None:
             self.asked_to_end(member.name, asked)
+        return None
 
     async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...], counted: Started
+        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
         place = await self._on.elsewhere.place(entered.agent_type)
         if place != "in-process":
             return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
         outfit = await self._joiner.again(entered, self._desk)
         member = self._member(outfit, counted)
-        await go_on(self._on, member, self._board, held)
+        await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
             self.show_activity(member.name, active=False)
         return member, outfit.delivered
@@ -211,16 +225,29 @@ class LedTeam:
             ),
         )
 
+    def permit(self, update: Suggestion) -> None:
+        """What a person answered for the whole session holds for members in other processes, too."""
+        for post in self._posts.values():
+            if isinstance(post.member, Afar):
+                post.member.permit(update)
+
     def agreed_to_end(self, name: AgentName, request: str) -> None:
         """One in another process says so, and ends by itself."""
         post = self._posts.get(name)
         if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.end_grace()
             post.approved = asked
+            if not is_foreign(post.member):
+                # Another program has the rest of its time for ending, and is not idle before it is gone.
+                post.end_grace()
 
-    def refused_to_end(self, name: AgentName, request: str) -> None:
+    def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
+        """By mail. Of one of ours that agrees, this comes when it is gone."""
+        if isinstance(answer, ShutdownApproved):
+            self.agreed_to_end(name, answer.request_id)
+            return
         post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
+        asked = None if post is None else post.member.request
+        if post is not None and asked is not None and asked.request_id == answer.request_id:
             post.end_grace()
             post.rejected = True
 
@@ -239,6 +266,12 @@ class LedTeam:
             self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
             await self._leave(post, Ending(status="killed", text="", detail=why))
 
+    async def _left(self, post: Post) -> None:
+        """Until the lead is told of one that ends already."""
+        with suppress(TimeoutError):
+            async with self._on.clock.deadline(KILL):
+                await post.gone.wait()
+
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
         posts = tuple(self._posts.values())
@@ -246,6 +279,8 @@ class LedTeam:
         async with asyncio.TaskGroup() as ending:
             for post in posts:
                 ending.create_task(self.end(post, "the session ended", silent=True, stays=stays))
+            for post in tuple(self._leaving):
+                ending.create_task(self._left(post))
         self._lead_mail.close()
         for chore in self._chores:
             chore.cancel()
@@ -289,7 +324,7 @@ class LedTeam:
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)
-        if post is not None and isinstance(post.member, Afar) and post.member.is_foreign:
+        if post is not None and is_foreign(post.member):
             post.member.heard(idle=True)
 
     def agent_of(self, name: AgentName) -> AgentId:
@@ -369,7 +404,7 @@ class LedTeam:
         member = post.member
         if self._posts.pop(member.name, None) is None:
             return
-        self._leaving += 1
+        self._leaving.add(post)
         member.state = "shutdown"
         self._activity.forget(member.name)
         if post.pump is not None:
@@ -383,12 +418,8 @@ class LedTeam:
             self._on.note(f"Not everything of {member.name} could be put away: {error}")
         finally:
             self._on.purse.ended(post.counted)
-            self._on.emit(AgentEnded(agent=member.id, completion=completion(self._on, post, end)))
-            if work is not None:
-                self._on.emit(WorkKept(agent=member.id, work=work))
-            if not post.silent:
-                self._tell_terminated(post, end, work)
-            self._leaving -= 1
+            self._tell_ended(post, end, work)
+            self._leaving.discard(post)
             post.gone.set()
             self.changed()
             if post.grace is not None and post.grace is not asyncio.current_task():
@@ -404,19 +435,22 @@ class LedTeam:
             await rosters.leave(self.name, name)
         except NoSuchTeam:
             return
-        if post.approved is not None:
+        if post.approved is not None and not is_foreign(post.member):
             # After it is gone: who reads that it agreed finds it gone.
             pane = post.member.pane
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             await self.office.post_body(name, LEAD_NAME, body)
 
-    def _tell_terminated(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """As a turn of its own, not by mail; on the journal, so that it survives this process."""
-        text = terminated(post, end, work)
-        item = Item(id=self._on.ids.short(), to=self._on.leader, content=(Text(text=text),), by="runtime")
-        self._on.emit(Queued(agent=item.to, item=item.id, by="runtime", text=text))
-        self._lead_mail.release()
-        self._on.queue.put(item)
+    def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
+        """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
+        member, done = post.member, completion(self._on, post, end)
+        notice = "" if post.silent else terminated(post, end, work)
+        self._on.emit(AgentEnded(agent=member.id, completion=done, notice=notice))
+        if work is not None:
+            self._on.emit(WorkKept(agent=member.id, work=work))
+        if notice:
+            self._lead_mail.release()
+            self._on.queue.put(obituary(self._on.leader, done.id, notice))
 
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""
@@ -453,3 +487,8 @@ class LedTeam:
 
     def refuse_stranger(self, name: str) -> AgentRefused:
         return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))
+
+
+def is_foreign(member: Mate) -> TypeGuard[Afar]:
+    """Whether it is another program, which speaks for itself."""
+    return isinstance(member, Afar) and member.is_foreign

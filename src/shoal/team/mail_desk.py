@@ -42,8 +42,25 @@ class MailDesk:
         self._person = person
         self._withdrawn = withdrawn
         self._open: dict[str, _Waiting] = {}
+        self._asking = 0
+        self.changed: Callable[[], None] = lambda: None
+        """Called when somebody was asked, or has answered."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is waited for, whoever was asked."""
+        return self._asking > 0
 
     async def ask(self, question: Question) -> Answer:
+        self._asking += 1
+        self.changed()
+        try:
+            return await self._answered(question)
+        finally:
+            self._asking -= 1
+            self.changed()
+
+    async def _answered(self, question: Question) -> Answer:
         match question:
             case MayRun():
                 request: PermissionRequest | PlanApprovalRequest = self._permission(question)

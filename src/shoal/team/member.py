@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.agent.loop import run
+from shoal.agent.loop import Ended, run
 from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
     IdleNotification,
@@ -23,16 +23,19 @@ from shoal.core.identity import assume
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.record import TaskBoard
+from shoal.core.tasks import Task, mark_of
 from shoal.core.teams import MemberState, Teammate
 from shoal.runs.endings import Ending, ending, last_words
 from shoal.runs.outfit import Outfit
 from shoal.runs.reports import kept
 from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
-from shoal.team.letters import plain, shown, task_letter
+from shoal.team.letters import Letter, plain, shown, task_letter
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mate import Stage
 from shoal.team.office import Office
+from shoal.team.prompts import STALLED
+from shoal.team.stalls import Pulse, Stalled
 
 
 class Member:
@@ -69,6 +72,9 @@ class Member:
         self.stays = False
         self.request: ShutdownRequest | None = None
         """To shut down, not answered yet."""
+        self._pulse = Pulse(on.clock, on.stall_after, self.agent.tools, lambda: desk.waits)
+        self.agent.tell = self._pulse.between(self.agent.tell)
+        desk.changed = self._pulse.still_waits
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
 
@@ -146,11 +152,11 @@ class Member:
             assert task is not None
             task.uncancel()
             self._close()
-            return Ending(status="killed", text=self._words(), detail=self.stopping)
+            return Ending(status="killed", text=self.words, detail=self.stopping)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
             self._close()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
-            return Ending(status="failed", text=self._words(), detail=detail)
+            return Ending(status="failed", text=self.words, detail=detail)
 
     def interrupt(self, task: asyncio.Task[Any]) -> bool:
         """End its working period, not itself."""
@@ -183,9 +189,7 @@ class Member:
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
                 self._on.record.attempts[self.id, claim.task.id] = claim.attempt or ""
-                self._on.queue.put(
-                    task_letter(claim.task).item(told_of(claim.task.id, claim.attempt or ""), self.id)
-                )
+                self._on.queue.put(task_letter(claim.task).item(told_of(claim.task), self.id))
         finally:
             self.claiming = False
             if claim is None or not claim.success:
@@ -209,7 +213,7 @@ class Member:
         reason: IdleReason = "available"
         self._in_turn = True
         try:
-            end = ending(await run(self.agent, None), self.agent.conversation.messages)
+            end = ending(await self._turn(), self.agent.conversation.messages)
         except asyncio.CancelledError:
             if self.stopping or not self._interrupting:
                 raise
@@ -218,17 +222,35 @@ class Member:
             task.uncancel()
             self._interrupting = False
             self._close()
-            reason, end = "interrupted", Ending(status="completed", text=self._words())
+            reason, end = "interrupted", Ending(status="completed", text=self.words)
         except StoreError:
             raise
-        except ShoalError as error:
+        except (ShoalError, Stalled) as error:
             self._close()
-            end = Ending(status="failed", text=self._words(), detail=str(error))
+            end = Ending(status="failed", text=self.words, detail=str(error))
         finally:
             self._in_turn = False
         if end.status == "failed":
             reason = "failed"
         await self.rest(reason, end)
+
+    async def _turn(self) -> Ended:
+        """Begun again from its history when it stalls, once. Raises `Stalled` the second time."""
+        try:
+            async with self._pulse.watched():
+                return await run(self.agent, None)
+        except Stalled as stalled:
+            self._close()
+            self._on.note(f"{self.name} has stalled, and its turn is begun again: {stalled}.")
+            again = Letter(rank=0, by="runtime", text=STALLED)
+            self._on.queue.put(again.item(f"stalled-{self._on.ids.short()}", self.id))
+        async with self._pulse.watched():
+            return await run(self.agent, None)
+
+    @property
+    def rest_id(self) -> str:
+        """Of the notice that its working period is over: one for each last entry of its transcript."""
+        return f"rest-{self.agent.conversation.last or self._on.ids.short()}"
 
     async def rest(self, reason: IdleReason, end: Ending) -> None:
         """Tell the lead, once for each working period; then others see that it is idle."""
@@ -257,6 +279,7 @@ class Member:
                 failure_reason=end.detail or reason if reason == "failed" else None,
                 result=result or None,
             ),
+            ident=self.rest_id,
         )
         self._stage.show_activity(self.name, active=False)
         self._on.emit(MemberRested(agent=self.id, reason=reason, detail=end.detail))
@@ -269,7 +292,9 @@ class Member:
         found = None if task is None else await self._board.get(task)
         return task if found is not None and found.status == "completed" else None
 
-    def _words(self) -> str:
+    @property
+    def words(self) -> str:
+        """What it said last."""
         return last_words(self.agent.conversation.messages)
 
     def _close(self) -> None:
@@ -280,9 +305,9 @@ class Member:
             return
 
 
-def told_of(task: TaskId, attempt: str) -> str:
-    """The id under which a member is told that it has taken a task."""
-    return f"task-{task}-{attempt}"
+def told_of(task: Task) -> str:
+    """The id under which a member is told that it has taken a task, whatever process it is told in."""
+    return f"task-{task.id}-{mark_of(task.attempt)}"
 
 
 async def _first(

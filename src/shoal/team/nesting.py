@@ -7,7 +7,7 @@ ends with its lead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from shoal.core.agents import Glimpse, Order, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
 from shoal.core.errors import AgentRefused
+from shoal.core.events import AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
@@ -146,8 +147,14 @@ class NestedTeams(SessionTeams):
             return await super().shut_down(name, reason)
         return await holder.shut_down(name, reason)
 
-    async def resume(self, session: str, delivered: Container[str]) -> TeamName | None:
-        name = await super().resume(session, delivered)
+    async def resume(
+        self,
+        session: str,
+        delivered: Container[str],
+        serving: Collection[AgentStarted] = (),
+        resting: Collection[AgentId] = (),
+    ) -> TeamName | None:
+        name = await super().resume(session, delivered, serving, resting)
         rosters = self._on.record.rosters
         left = [team for each in await rosters.list() if (team := await rosters.read(each)) is not None]
         left = [team for team in left if team.lead_session_id == session and team.name != name]

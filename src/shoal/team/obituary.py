@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork
+from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
+from shoal.core.events import AgentEnded, AgentStarted
+from shoal.core.ids import AgentId
+from shoal.core.messages import Text
 from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
 from shoal.core.usage import Usage
@@ -46,6 +52,49 @@ def completion(on: Footing, post: Post, end: Ending) -> Completion:
         requests=0 if seen is None else seen.requests,
         evidence=Evidence() if seen is None else seen.evidence(),
     )
+
+
+def obituary(to: AgentId, ident: str, notice: str) -> Item:
+    return Item(id=ident, to=to, content=(Text(text=notice),), by="runtime")
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """One that is no member any more, and of whose end nothing was told."""
+
+    agent: AgentId
+    name: str
+    kind: str
+    why: str
+    description: str = ""
+    call: str = ""
+
+    @classmethod
+    def untold(cls, started: AgentStarted) -> Lost:
+        where = f"; its worktree was {started.cwd}" if started.isolation else ""
+        return cls(
+            agent=started.agent,
+            name=started.name,
+            kind=started.kind,
+            why=f"it had ended when the process of its lead was killed{where}",
+            description=started.description,
+            call=started.call,
+        )
+
+    def ended(self, ident: str, to: AgentId) -> AgentEnded:
+        told = TeammateTerminated(task=self.agent, kind=self.kind, status="killed").text
+        done = Completion(
+            id=ident,
+            agent=self.agent,
+            status="killed",
+            kind=self.kind,
+            description=self.description,
+            report_to=to,
+            call=self.call,
+            name=self.name,
+            background=True,
+            detail=self.why,
+        )
+        return AgentEnded(agent=self.agent, completion=done, notice=f"{told}: {self.why}")
 
 
 def witness_of(post: Post) -> Witness | None:

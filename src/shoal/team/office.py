@@ -45,8 +45,14 @@ class Office:
     def ids(self) -> Ids:
         return self._ids
 
-    async def post_body(self, sender: AgentName, to: AgentName, body: Body) -> Receipt:
-        return await self._post(sender, to, body_text(body), type(body))
+    async def told(self, to: AgentName) -> frozenset[str]:
+        """The identities of all mail it ever got."""
+        await self._boxes.open(to)
+        return frozenset(mail.id for mail in await self._boxes.history(to))
+
+    async def post_body(self, sender: AgentName, to: AgentName, body: Body, *, ident: str = "") -> Receipt:
+        """Under an identity of its own, or the one given."""
+        return await self._post(sender, to, body_text(body), type(body), ident=ident)
 
     async def post_text(
         self,
@@ -60,6 +66,10 @@ class Office:
     ) -> Receipt:
         return await self._post(sender, to, text, kind, summary, fyi=fyi)
 
+    async def post_prompt(self, to: AgentName, text: str, ident: str) -> Receipt:
+        """In the lead's name."""
+        return await self._post(LEAD_NAME, to, text, "prompt", ident=ident)
+
     async def _post(
         self,
         sender: AgentName,
@@ -68,10 +78,11 @@ class Office:
         kind: Kind,
         summary: str = "",
         *,
+        ident: str = "",
         fyi: bool = False,
     ) -> Receipt:
         mail = Mail(
-            id=self._ids.uuid(),
+            id=ident or self._ids.uuid(),
             sender=sender,
             text=text,
             timestamp=self.now,

@@ -84,8 +84,6 @@ class Outpost(OutpostTools):
         self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
         self._door = Doorkeeper(on, self._room, self._verifier, self.changed)
         self._member: Member | None = None
-        self.permit: Callable[[Suggestion], None] = lambda _: None
-        """Told what a person has answered for the whole session."""
         super().__init__(on, membership.team)
 
     async def __aenter__(self) -> Outpost:
@@ -136,6 +134,11 @@ class Outpost(OutpostTools):
         self._leaving.set()
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         asyncio.get_running_loop().call_soon(life.cancel)
+
+    def permit(self, update: Suggestion) -> None:
+        """A person has answered something for the whole session."""
+        if self._link is not None:
+            self._link.send(words.Permits(update=update))
 
     # The stage of the member
 
@@ -239,7 +242,8 @@ class Outpost(OutpostTools):
         member = Member(on, outfit, counted, desk=desk, office=self.office, board=board, stage=self)
         member.agent.briefing = partial(self._briefing, team, name, board)
         if order is None:
-            await go_on(on, member, board, await board.reclaim(name))
+            told = await self.office.told(LEAD_NAME)
+            await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
         return member
 
@@ -267,7 +271,7 @@ class Outpost(OutpostTools):
             case words.Ping(number=number):
                 self._pings.create_task(self._pong(member, number))
             case words.Permits(update=update):
-                self.permit(update)
+                self._on.permit(update)
             case words.Cut():
                 member.interrupt(life)
             case words.Leave(why=why, stays=stays):

@@ -30,6 +30,11 @@ CUT_OFF = (
     "result: look whether they took effect. Tasks you had taken are still yours: TaskList shows them.]"
 )
 
+STALLED = (
+    "[Nothing was heard of your turn any more, so it was cut and is begun again. Calls that were open have "
+    "no result: look whether they took effect, then go on.]"
+)
+
 
 def section(team: Team, name: AgentName) -> str:
     """Of the system prompt, with the roster as it is when the member joins."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from shoal.core.names import TaskId
 from shoal.core.record import TaskBoard
+from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.footing import Footing
 from shoal.team.letters import Letter, task_letter
@@ -11,14 +14,22 @@ from shoal.team.member import Member, told_of
 from shoal.team.prompts import CUT_OFF
 
 
-async def go_on(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
-    """Idle as it was, or with word that it was cut off at work. `held` are the tasks it has claimed."""
+async def go_on(
+    on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...], told: Container[str]
+) -> None:
+    """Idle as it was, or with word that it was cut off at work.
+
+    `held` are the tasks it has claimed, `told` is all mail that its lead ever got.
+    """
     await _tell_again(on, member, board, held)
     if was_cut_off(member.outfit):
         letter = Letter(rank=0, by="runtime", text=CUT_OFF)
         on.queue.put(letter.item(f"again-{on.ids.short()}", member.id))
     elif member.agent.conversation.messages:
         member.state = "idle"
+        if member.rest_id not in told:
+            # Its process died between its last words and the notice that it is idle.
+            await member.rest("available", Ending(status="completed", text=member.words))
 
 
 async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
@@ -26,8 +37,8 @@ async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple
     heard = member.outfit.delivered
     for ident in held:
         task = await board.get(ident)
-        if task is not None and not any(each.startswith(told_of(ident, "")) for each in heard):
-            on.queue.put(task_letter(task).item(told_of(ident, on.ids.short()), member.id))
+        if task is not None and told_of(task) not in heard:
+            on.queue.put(task_letter(task).item(told_of(task), member.id))
 
 
 def was_cut_off(outfit: Outfit) -> bool:

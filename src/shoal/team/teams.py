@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Collection, Container
 from functools import partial
 from types import TracebackType
 
@@ -19,10 +19,12 @@ from shoal.core.bodies import (
     summary_to,
 )
 from shoal.core.errors import AgentRefused, BadName
+from shoal.core.events import AgentStarted
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
+from shoal.core.permissions import Suggestion
 from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
 from shoal.core.tools import Site
@@ -31,6 +33,7 @@ from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON, Letter
 from shoal.team.member import Member
+from shoal.team.obituary import Lost, obituary
 from shoal.team.post import Post
 from shoal.wire.notices import reminder
 
@@ -155,23 +158,44 @@ class SessionTeams:
             raise AgentRefused("A teammate needs a name: give it as `name`.")
         return await led.spawn(order, site.call_id)
 
-    async def resume(self, session: str, delivered: Container[str]) -> TeamName | None:
-        """Take up the team that an earlier process of the session led."""
+    async def resume(
+        self,
+        session: str,
+        delivered: Container[str],
+        serving: Collection[AgentStarted] = (),
+        resting: Collection[AgentId] = (),
+    ) -> TeamName | None:
+        """Take up the team that an earlier process of the session led.
+
+        `serving` are the teammates of whose end the journal does not tell, `resting` those that ended with
+        their process. Of others, which had not started yet, the lead does not know.
+        """
         rosters = self._on.record.rosters
+        lost: list[Lost] = []
+        there: set[AgentId] = set()
         for name in await rosters.list():
             team = await rosters.read(name)
             own = team is not None and team.lead_agent_id == agent_id(LEAD_NAME, team.name)
             if team is not None and own and team.lead_session_id == session:
-                await self.take_up(team, delivered)
-                return team.name
-        return None
+                there = {AgentId(entered.agent_id) for entered in team.members}
+                known = {*resting, *(started.agent for started in serving)}
+                lost = [each for each in await self.take_up(team, delivered) if each.agent in known]
+                break
+        me = self._on.leader
+        lost += [Lost.untold(each) for each in serving if each.parent == me and each.agent not in there]
+        for each in lost:
+            ended = each.ended(self._on.ids.short(), me)
+            self._on.emit(ended)
+            self._on.queue.put(obituary(me, ended.completion.id, ended.notice))
+        return None if self._led is None else self._led.name
 
-    async def take_up(self, team: Team, delivered: Container[str]) -> None:
-        """`delivered` is what the transcript of its lead has already."""
+    async def take_up(self, team: Team, delivered: Container[str]) -> list[Lost]:
+        """Those that could not be; `delivered` is what the transcript of its lead has already."""
         led = self._lead(team)
-        await led.take_up(team)
+        lost = await led.take_up(team)
         led.start(delivered)
         await self._brief(led)
+        return lost
 
     # For everybody
 
@@ -311,6 +335,11 @@ class SessionTeams:
         """A member stands otherwise than before."""
         if self._led is not None:
             self._led.changed()
+
+    def permit(self, update: Suggestion) -> None:
+        """A person has answered something for the whole session."""
+        if self._led is not None:
+            self._led.permit(update)
 
     @property
     def working(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 
 from shoal.core.filenames import shown
 from shoal.core.ports import Launch, Process
@@ -82,11 +84,23 @@ class Commands:
     def directory_file(self) -> Path:
         """A new name for a command to write its last directory to."""
         if self._places is None:
-            import tempfile
-
-            self._places = Path(tempfile.mkdtemp(prefix="shoal-"))
+            self._places = self._place
+            try:
+                self._places.mkdir(mode=0o700)
+            except FileExistsError:
+                # Somebody else's.
+                self._places = Path(mkdtemp(prefix=f"{self._place.name}-"))
         self._started += 1
         return self._places / str(self._started)
+
+    @property
+    def _place(self) -> Path:
+        return Path(gettempdir()) / f"shoal-{self._capture.mark}"
+
+    def clear(self) -> None:
+        """Remove what an earlier process of the same mark left, which cannot be alive any more."""
+        self._capture.clear()
+        shutil.rmtree(self._place, ignore_errors=True)
 
     def close(self) -> None:
         """After every command ended."""
@@ -97,8 +111,6 @@ class Commands:
         elif self._snapshot is not None:
             self._snapshot.cancel()
         if self._places is not None:
-            import shutil
-
             shutil.rmtree(self._places, ignore_errors=True)
 
     async def _taken(self) -> Path | None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.groups import leave
-from shoal.core.ids import AgentId, Ids
+from shoal.core.ids import AgentId
 from shoal.core.ports import Process, Processes
 from shoal.core.sandbox import Sandbox
 from shoal.core.shells import ShellEnd, ShellFacts, ShellNews, ShellOutcome, Unheard
@@ -139,7 +139,8 @@ class Shells:
     """Entered for the length of a session; leaving ends every shell.
 
     `news` hears of commands in the background, `note` what a person should know. One whose last line asks
-    for something, and that is silent for `stuck_after` seconds, is told of as stuck.
+    for something, and that is silent for `stuck_after` seconds, is told of as stuck. What an earlier process
+    with the same `mark` left on disk is removed.
     """
 
     def __init__(
@@ -147,9 +148,9 @@ class Shells:
         *,
         processes: Processes,
         clock: Clock,
-        ids: Ids,
         home: Path,
         env: Mapping[str, str],
+        mark: str,
         stuck_after: float = STUCK_AFTER,
         note: Callable[[str], None] = _unheard,
     ) -> None:
@@ -166,12 +167,13 @@ class Shells:
             env=command_environment(env),
             processes=processes,
             clock=clock,
-            ids=ids,
+            mark=mark,
         )
         self.commands = Commands(capture, self._tasks, note)
 
     async def __aenter__(self) -> Shells:
         await self._tasks.__aenter__()
+        self.commands.clear()
         return self
 
     async def __aexit__(

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError, ShoalError
-from shoal.core.ids import Ids
 from shoal.core.ports import Launch, Processes
 
 LIMIT = 5.0
@@ -86,14 +85,15 @@ class Capture(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     processes: Processes
     clock: Clock
-    ids: Ids
+    mark: str
+    """Of who takes it: what an earlier process of the same left is removed."""
 
     async def take(self) -> Path:
         """The file, whole and readable by its owner alone. Raises `NoSnapshot`."""
         script = {"bash": _BASH, "zsh": _ZSH}.get(self.shell.kind)
         if script is None:
             raise NoSnapshot(f"{self.shell.path} has no start-up files that could be captured")
-        name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.ids.short()}.sh"
+        name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.mark}.sh"
         part = self.directory / f"{name}.part"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,6 +106,11 @@ class Capture(Struct, frozen=True, kw_only=True):
         finally:
             with contextlib.suppress(OSError):
                 part.unlink()
+
+    def clear(self) -> None:
+        with contextlib.suppress(OSError):
+            for left in self.directory.glob(f"snapshot-*-{self.mark}.sh*"):
+                left.unlink(missing_ok=True)
 
     async def _run(self, script: str, part: Path) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -156,7 +156,7 @@ class Ping(_Word, frozen=True):
 
 
 class Permits(_Word, frozen=True):
-    """What a person answered for the whole session, from now on."""
+    """What a person answered for the whole session; said by whoever heard it, to all others."""
 
     update: AddRules | AddDirectories | SetMode
 
@@ -188,6 +188,7 @@ Up: TypeAlias = (
     | Settles
     | Enters
     | Leaves
+    | Permits
     | Works
     | Rests
 )

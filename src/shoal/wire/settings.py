@@ -117,6 +117,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
+    stall_after: Seconds = 300.0
+    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed."""
     team_depth: Count = 1
     """How deep teams may nest: with 2, teammates may lead teams of their own."""
     implicit_team: bool = False

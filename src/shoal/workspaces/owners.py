@@ -61,8 +61,9 @@ def lives(directory: Path, lease: str) -> bool:
 def clear_dead(directory: Path) -> None:
     for path in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(OSError):
-            young = time.time() - path.lstat().st_mtime < _YOUNG
-            if not young and not lives(directory, path.name.removeprefix(".")):
+            # Only one that is being made can be without its lock while its holder lives.
+            making = path.name.startswith(".") and time.time() - path.lstat().st_mtime < _YOUNG
+            if not making and not lives(directory, path.name):
                 path.unlink()
 
 

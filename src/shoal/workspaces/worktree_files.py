@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import State, WorktreeRecord
 from shoal.wire.worktrees import read_record, record_bytes
 from shoal.workspaces.replacing import create, replace
+
+_ABANDONED = 60.0
+"""Seconds after which nobody writes to a file any more that is there for one write."""
 
 
 class WorktreeFiles:
@@ -27,6 +32,14 @@ class WorktreeFiles:
 
     def path(self, name: str) -> Path:
         return self.directory / name
+
+    def clear_abandoned(self) -> None:
+        """Remove what processes that were killed left half done."""
+        for pattern in (".shoal-*.tmp", ".agent-*.index"):
+            for path in self.directory.glob(pattern):
+                with suppress(OSError):
+                    if time.time() - path.lstat().st_mtime > _ABANDONED:
+                        path.unlink()
 
     def refuse_taken(self, record: WorktreeRecord) -> None:
         if self._file(record.name).exists():

@@ -103,6 +103,7 @@ class Worktrees:
             dead = [record for record in left if not lives(shelf.files.owners, record.owner.lease)]
             done = [await shelf.settle(record) for record in dead]
             clear_dead(shelf.files.owners)
+            shelf.files.clear_abandoned()
         return done
 
     async def list(self) -> list[Standing]:
@@ -167,6 +168,7 @@ class Worktrees:
         if self._lease is None:
             try:
                 self._lease = Lease(files.owners)
+                clear_dead(files.owners)
             except OSError as error:
                 raise unwritable(files.directory, error) from error
             # A git that goes on after we are killed is one more reason not to reap what it makes.

@@ -22,6 +22,7 @@ from shoal.core.tasks import (
     Task,
     changed,
     claim_refusal,
+    mark_of,
     with_dependencies,
 )
 from shoal.stores.files.below_home import found_inside, inside
@@ -157,7 +158,17 @@ class FileTaskBoard:
         # Not by listing them: who lists gives back what the dead held.
         index = self._files.look()
         theirs = [task for task in index.in_order() if task.owner == owner and task.status == "in_progress"]
-        return tuple([task.id for task in theirs if (await self.claim(task.id, by=owner)).success])
+        held = tuple([task.id for task in theirs if await self._hold_again(task.id, owner)])
+        if (leases := self._found_leases()) is not None:
+            clear_dead(leases)
+        return held
+
+    async def _hold_again(self, task: TaskId, owner: AgentName) -> bool:
+        async with self._locks.tasks(self._files.directory, (task,)):
+            file = self._files.fresh(task)
+            if file is None or file.task.owner != owner or file.task.status != "in_progress":
+                return False
+            return self._claim(task, owner).success
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
         if task not in self._files.look().tasks:
@@ -266,7 +277,9 @@ class FileTaskBoard:
         refusal = self._refusal(index, current, by)
         if refusal is not None or file is None or current is None:
             return Claim(success=False, reason=refusal, task=current)
-        attempt = f"{self._own_lease().id}-{self._ids.short()}"
+        held = current.owner == by and current.status == "in_progress"
+        mark = mark_of(current.attempt) if held else ""
+        attempt = f"{self._own_lease().id}-{mark or self._ids.short()}"
         claimed = structs.replace(
             current, status="in_progress", owner=by, metadata={**current.metadata, ATTEMPT: attempt}
         )

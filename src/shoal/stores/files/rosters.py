@@ -25,6 +25,8 @@ from shoal.wire.roster import TeamFile, read_team, team_bytes
 CONFIG = "config.json"
 _DELETING = "deleting"
 """Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
+_MAKING = "making"
+"""Beside it: without a roster yet, the team never was, and its name is free."""
 _SPAWNED = "spawned"
 _STAGED = "roster.staged"
 """Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
@@ -59,7 +61,7 @@ class FileRosters:
     ) -> Team:
         wanted = name_from(name)
         async with self._naming():
-            self._finish_deletions()
+            self._clear_halves()
             free = TeamName(free_name(wanted, self._taken()))
             now = self._clock.now()
             team = Team(
@@ -242,6 +244,8 @@ class FileRosters:
         return found
 
     def _make(self, team: Team) -> None:
+        with self._own(team.name) as own:
+            os.close(own.open(_MAKING, os.O_WRONLY | os.O_CREAT))
         # What an earlier team of this name signed is none of this one's.
         remove_key(self._home, team.name)
         for steps in (("teams", team.name, "inboxes"), ("tasks", team.name)):
@@ -256,6 +260,8 @@ class FileRosters:
             directory.replace(CONFIG, team_bytes(team))
         finally:
             directory.close()
+        with self._own(team.name) as own:
+            own.remove(_MAKING)
 
     def _taken(self) -> set[str]:
         """Names with a roster, with files that another program is just making, or with somebody's tasks."""
@@ -285,11 +291,14 @@ class FileRosters:
         return _Opened(inside(self._home, "shoal", "teams", team))
 
     def _is_deleting(self, team: TeamName) -> bool:
+        return self._is_marked(team, _DELETING)
+
+    def _is_marked(self, team: TeamName, mark: str) -> bool:
         own = found_inside(self._home, "shoal", "teams", team)
         if own is None:
             return False
         try:
-            return own.status(_DELETING) is not None
+            return own.status(mark) is not None
         finally:
             own.close()
 
@@ -307,7 +316,8 @@ class FileRosters:
                 os.close(fd)
         return before
 
-    def _finish_deletions(self) -> None:
+    def _clear_halves(self) -> None:
+        """What processes left that died while they made or removed a team; nobody else does so now."""
         teams = found_inside(self._home, "shoal", "teams")
         if teams is None:
             return
@@ -316,7 +326,8 @@ class FileRosters:
         finally:
             teams.close()
         for name in names:
-            if self._is_deleting(name):
+            half_made = self._is_marked(name, _MAKING) and not self._has_config(name)
+            if half_made or self._is_deleting(name):
                 self._remove(name)
 
     def _remove(self, team: TeamName) -> None:

@@ -39,6 +39,8 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """What those definitions deny it."""
     fork_of: str = ""
     """The entry of its parent's transcript after which its own begins."""
+    after: str = ""
+    """The last entry in its transcript's file when it was made: of another agent that had its id before."""
 
 
 def meta_path(transcript: Path) -> Path:

@@ -7,7 +7,7 @@ import asyncio
 from shoal.core.errors import TaskRefused
 from shoal.core.names import AgentName
 from shoal.core.record import TaskBoard
-from shoal.core.tasks import Change
+from shoal.core.tasks import Change, mark_of
 from shoal.testing.contracts.board import ANN, BOB, created, found, moved
 from shoal.testing.contracts.rules import PROMPT, Doors, Rules, opened, refused, still_waiting, together
 
@@ -60,7 +60,10 @@ async def an_owner_holds_again_what_it_held_and_nothing_else(doors: Doors[TaskBo
         for task, owner in ((mine, ANN), (done, ANN), (hers, BOB)):
             assert (await board.claim(task, by=owner)).success
         await moved(board, done, "completed")
+        before = (await found(board, mine)).attempt
         assert await board.reclaim(ANN) == (mine,)
+        assert mark_of(before)
+        assert mark_of((await found(board, mine)).attempt) == mark_of(before)
         assert (await found(board, mine)).owner == ANN
         assert (await found(board, hers)).owner == BOB
 

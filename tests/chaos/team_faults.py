@@ -1,0 +1,260 @@
+"""What is wrong with a team whose lead was killed and resumed until it was done. Nobody cleaned up before."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from tests.chaos.team_mind import APART, PLANNER, TASKS, TEAM, WORKERS, blockers
+
+from shoal.app.record import AgentsRecord
+from shoal.core.bodies import IdleNotification
+from shoal.core.clock import SystemClock
+from shoal.core.events import AgentEnded, AgentStarted
+from shoal.core.ids import Ids
+from shoal.core.mail import Mail
+from shoal.core.names import AgentName, TeamName
+from shoal.stores.files.journal import read_journal
+from shoal.wire.bodies import body_of
+
+LEAD = "team-lead"
+_TAG = re.compile(r"<[^<>]+ \d+\.\d+>")
+_STAYS = (
+    r"plans/[\w-]+\.md",
+    r"projects/[^/]+/[\w-]+\.jsonl",
+    r"projects/[^/]+/[\w-]+/subagents/agent-\w+@crew(\.meta\.json|\.jsonl)",
+    r"shoal/runs/[\w-]+/(journal\.jsonl|lock|checkpoints/.+|tasks/\w+@crew\.output|results/.+|members/.+)",
+    r"shoal/(teams|tasks)/crew/.+",
+    r"shoal/teams\.lock",
+    r"shoal/keys/crew",
+    r"tasks/crew/(\.lock|\.highwatermark|\d+\.json)",
+    r"teams/crew/(config\.json|inboxes/[\w-]+\.json)",
+    r"worktrees/[^/]+/(\.lock|agent-\w+\.json|agent-\w+/.+)",
+    r"plans/\.[\w-]+\.md\.tmp\.\w+",
+    # Half a line is set aside, so that what comes next is whole.
+    r"projects/.+\.jsonl\.torn-[\w.-]+",
+)
+_PASSING = (
+    r"(teams|tasks)/crew/(inboxes/)?(\..+\.tmp\.[0-9a-f]{8}|[\w.-]+\.json\.lock)",
+    r"worktrees/[^/]+/(\.shoal-[\d-]+\.tmp|\.agent-\w+\.index)",
+    r"shoal/leases/\.\w+",
+    r"worktrees/[^/]+/\.owners/.+",
+)
+"""Of a writer that was killed: the next one takes it over, or removes it when it is old enough."""
+
+
+class Call(Struct, frozen=True):
+    tool: str
+    input: dict[str, Any]
+    result: str | None
+    """None where there is none."""
+    ok: bool
+
+
+class Tale(Struct, frozen=True):
+    """An agent's transcript."""
+
+    delivered: list[str]
+    calls: list[Call]
+    last_words: list[str]
+    """What it said without calling anything, each time."""
+    heard: list[str]
+
+
+async def faults_of_work(home: Path, session: str) -> list[str]:
+    """When all is done, and the members are still there."""
+    tales = {name: _tale(home, session, name) for name in (LEAD, *WORKERS)}
+    boxes = await _boxes(home, (LEAD, *WORKERS))
+    return [
+        *_roster_faults(home),
+        *_board_faults(home, tales),
+        *_mail_faults(tales, boxes),
+        *_rest_faults(tales, boxes[LEAD]),
+        *_plan_faults(tales[PLANNER]),
+        *_file_faults(home),
+    ]
+
+
+def faults_of_end(home: Path, session: str) -> list[str]:
+    """When all members have ended, and there is another team of the same name."""
+    tale = _tale(home, session, LEAD)
+    ended = Counter(re.findall(r"teammate_terminated: task (\w+)@crew", "\n".join(tale.heard)))
+    started: Counter[str] = Counter()
+    for recorded in read_journal(home / "shoal" / "runs" / session / "journal.jsonl"):
+        match recorded.event:
+            case AgentStarted(agent=agent, team=team) if team:
+                started[agent] += 1
+            case AgentEnded(agent=agent):
+                started[agent] = 0
+            case _:
+                pass
+    names = [each["name"] for each in _config(home)["members"]]
+    return [
+        *(f"the lead heard {ended[name]} times that {name} ended" for name in WORKERS if ended[name] != 1),
+        *(f"{agent} runs on for ever in the journal" for agent, count in started.items() if count),
+        *([] if names == [LEAD, "ann"] else [f"the new team has {names}"]),
+        *_file_faults(home),
+    ]
+
+
+def _config(home: Path) -> dict[str, Any]:
+    path = home / "teams" / TEAM / "config.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"members": []}
+    return found
+
+
+def _roster_faults(home: Path) -> Iterator[str]:
+    members = _config(home)["members"]
+    names = [each["name"] for each in members]
+    if sorted(names) != sorted((LEAD, *WORKERS)):
+        yield f"the roster has {names}"
+    yield from (f"{each['name']} is at work in the roster" for each in members if each.get("isActive"))
+
+
+def _board_faults(home: Path, tales: dict[str, Tale]) -> Iterator[str]:
+    tasks = [json.loads(path.read_text()) for path in (home / "tasks" / TEAM).glob("[0-9]*.json")]
+    jobs = {task["subject"]: task for task in tasks}
+    if len(tasks) != TASKS or len(jobs) != TASKS:
+        yield f"{len(tasks)} tasks with {len(jobs)} subjects are on the board"
+    numbers = {subject: task["id"] for subject, task in jobs.items()}
+    for number in range(1, TASKS + 1):
+        task = jobs.get(f"job {number}")
+        if task is None:
+            yield f"job {number} is lost"
+            continue
+        if task["status"] != "completed" or task.get("owner") not in WORKERS:
+            yield f"{task['subject']} is {task['status']} with {task.get('owner')}"
+        wanted = {numbers.get(f"job {other}") for other in blockers(number)}
+        if set(task.get("blockedBy", ())) != wanted:
+            yield f"{task['subject']} waits for {task.get('blockedBy')}, not for {wanted}"
+    accepted = Counter(
+        call.input["taskId"]
+        for tale in tales.values()
+        for call in tale.calls
+        if call.tool == "TaskUpdate" and call.ok and call.input.get("status") == "completed"
+    )
+    yield from (f"task {task} was completed {count} times" for task, count in accepted.items() if count > 1)
+
+
+def _mail_faults(tales: dict[str, Tale], boxes: dict[str, Sequence[Mail]]) -> Iterator[str]:
+    for name, tale in tales.items():
+        heard = Counter(tale.delivered)
+        yield from (f"{name} heard {ident} {count} times" for ident, count in heard.items() if count > 1)
+        yield from (f"{name} has not read {mail.text[:80]!r}" for mail in boxes[name] if not mail.read)
+        words = [mail for mail in boxes[name] if body_of(mail) is None]
+        yield from (f"{name} missed {mail.text[:80]!r}" for mail in words if mail.id not in heard)
+    arrived = {
+        name: Counter(tag for mail in box for tag in _TAG.findall(mail.text)) for name, box in boxes.items()
+    }
+    for name, tale in tales.items():
+        for call in tale.calls:
+            text = call.input.get("message")
+            if call.tool != "SendMessage" or not isinstance(text, str):
+                continue
+            to = [each for each in boxes if each != name] if call.input["to"] == "*" else [call.input["to"]]
+            for each in to:
+                count = arrived.get(each, Counter())[text]
+                # To all of those who were there: some of them may have come later.
+                least = call.ok and call.input["to"] != "*"
+                if count > 1 or (least and not count):
+                    yield f"{text} of {name} came {count} times to {each}"
+
+
+def _rest_faults(tales: dict[str, Tale], box: Sequence[Mail]) -> Iterator[str]:
+    """Who ends its work tells the lead, once."""
+    told = Counter(
+        body.result for mail in box if isinstance(body := body_of(mail), IdleNotification) and body.result
+    )
+    yield from (f"the lead was told {count} times: {words}" for words, count in told.items() if count > 1)
+    for name in WORKERS:
+        last = tales[name].last_words[-1:]
+        yield from (f"the lead was not told: {words}" for words in last if not told[words])
+        if not last:
+            yield f"{name} has not come to rest"
+
+
+def _plan_faults(tale: Tale) -> Iterator[str]:
+    approved = False
+    for call in tale.calls:
+        approved = approved or (call.tool == "ExitPlanMode" and call.ok)
+        if call.tool == "Write" and not call.ok and approved and "plan mode" in (call.result or ""):
+            yield "an approved plan was forgotten"
+
+
+def _file_faults(home: Path) -> Iterator[str]:
+    for path in sorted(home.rglob("*")):
+        inside = str(path.relative_to(home))
+        if path.is_dir() and path.suffix != ".lock":
+            continue
+        if not any(re.fullmatch(pattern, inside) for pattern in (*_STAYS, *_PASSING)):
+            yield f"left behind: {inside}"
+        if path.suffix == ".json" and f"agent-{APART}" not in inside:
+            try:
+                json.loads(path.read_bytes())
+            except ValueError:
+                yield f"half written: {inside}"
+
+
+async def _boxes(home: Path, names: Sequence[str]) -> dict[str, Sequence[Mail]]:
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids())
+    try:
+        boxes = record.mailboxes(TeamName(TEAM))
+        return {name: await boxes.history(AgentName(name)) for name in names}
+    finally:
+        await record.aclose()
+
+
+def _tale(home: Path, session: str, name: str) -> Tale:
+    (main,) = home.glob(f"projects/*/{session}.jsonl")
+    path = main if name == LEAD else main.with_suffix("") / f"subagents/agent-{name}@{TEAM}.jsonl"
+    uses: dict[str, tuple[str, dict[str, Any]]] = {}
+    results: dict[str, tuple[str, bool]] = {}
+    tale = Tale([], [], [], [])
+    for entry in _entries(path):
+        if entry.get("delivered"):
+            tale.delivered.append(entry["delivered"])
+        content = entry.get("message", {}).get("content", [])
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            if block["type"] == "tool_use":
+                uses[block["id"]] = (block["name"], block["input"])
+            elif block["type"] == "tool_result":
+                results[block["tool_use_id"]] = (str(block["content"]), not block.get("is_error"))
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        if entry.get("type") == "assistant" and not any(block["type"] == "tool_use" for block in blocks):
+            tale.last_words.append(text)
+        elif entry.get("type") == "user" and text:
+            tale.heard.append(text)
+    for ident, (tool, given) in uses.items():
+        result, ok = results.get(ident, (None, False))
+        tale.calls.append(Call(tool, given, result, ok))
+    return tale
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue  # a line whose writer was killed in the middle of it
+
+
+def processes_of(place: Path) -> list[int]:
+    """Those that run in this place, or were started for it; all but our own."""
+    found, mark = [], f"SHOAL_CHAOS={place}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            ours = mark in (entry / "environ").read_bytes()
+            if ours or (entry / "cwd").readlink().is_relative_to(place):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

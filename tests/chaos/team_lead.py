@@ -1,0 +1,142 @@
+"""A lead with a team, made to be killed and resumed; `python -m tests.chaos.team_lead` starts any number.
+
+Each line on its input is a `Start`; it answers with the process id, and when that process has ended with how.
+The leads are copies of this process, which has loaded everything and has neither threads nor an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.chaos import team_mind
+
+import shoal
+from shoal.app import build, left_shells, outfitting, recovery, worktrees
+from shoal.backends import guardian, link, processes
+from shoal.models.scripted import ScriptedModel
+from shoal.stores.files import board, mailboxes, questions, renaming, rosters
+
+LOADED = (build, left_shells, outfitting, recovery, worktrees, guardian, link, processes, board, mailboxes)
+LOADED_TOO = (questions, rosters)
+WRITES = ("write", "pwrite")
+CHANGES = (*WRITES, "ftruncate", "rename", "replace", "unlink", "link", "mkdir", "rmdir", "utime")
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """Just before the n-th change to the disk, or when half of the n-th write is done."""
+
+    moment: int
+    half: bool = False
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    home: str
+    project: str
+    session: str
+    prompt: str
+    backend: str = "in-process"
+    """Where teammates run."""
+    provider: str = ""
+    """Where the mind of all is asked; without it a lead has its own, which no other process can have."""
+    death: Death | None = None
+    log: str = os.devnull
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    """Negative for a signal."""
+
+
+async def lead(start: Start) -> None:
+    known = any((Path(start.home) / "projects").glob(f"*/{start.session}.jsonl"))
+    options: dict[str, Any] = {"resume": start.session} if known else {"session_id": start.session}
+    own = {
+        "plan_approver": "lead",
+        "shutdown_grace": 10,
+        "worktree_guard": "weak",
+        "teammate_mode": start.backend,
+        "teammate_restarts": 100,
+    }
+    settings = msgspec.json.encode({"shoal": own}).decode()
+    model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(team_mind.mind)
+    async with shoal.open(
+        cwd=start.project, model=model, skip_permissions=True, settings=settings, **options
+    ) as session:
+        turn: shoal.Turn | None = session.run(start.prompt)
+        while turn is not None:
+            async for _ in turn:
+                pass
+            turn = await session.next_turn()
+
+
+def die_at(death: Death) -> None:
+    """The counting begins now."""
+    counter = count(1)
+
+    def deadly(call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
+        def changed(*args: Any, **how: Any) -> Any:
+            if (writes or not death.half) and next(counter) == death.moment:
+                if death.half:
+                    call(args[0], args[1][: len(args[1]) // 2], *args[2:], **how)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **how)
+
+        return changed
+
+    for name in CHANGES:
+        setattr(os, name, deadly(getattr(os, name), writes=name in WRITES))
+    renaming._renamed = deadly(renaming._renamed, writes=False)
+
+
+def serve() -> None:
+    for line in sys.stdin.buffer:
+        start = msgspec.json.decode(line, type=Start)
+        pid = os.fork()
+        if not pid:
+            _become(start)
+        _say(Started(pid=pid))
+        _say(Ended(status=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+
+
+def _become(start: Start) -> None:
+    status = 1
+    try:
+        log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ["SHOAL_HOME"] = start.home
+        os.environ |= {"ANTHROPIC_BASE_URL": start.provider, "ANTHROPIC_API_KEY": "key"}
+        os.environ["TMPDIR"] = str(Path(start.home).parent / "tmp")
+        os.environ["SHOAL_CHAOS"] = str(Path(start.home).parent)
+        if start.death is not None:
+            die_at(start.death)
+        asyncio.run(lead(start))
+        status = 0
+    except BaseException:  # noqa: BLE001 - the outermost frame of a process
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _say(what: msgspec.Struct) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    serve()

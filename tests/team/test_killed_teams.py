@@ -1,0 +1,31 @@
+"""A team is killed at any moment and resumed: nothing is lost, doubled or left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(("backend", "rounds"), [("in-process", 10), ("process", 2)])
+@pytest.mark.spec("USR-12", "USR-03", "USR-04", "USR-23", "USR-25", "LIF-05", "TRN-02")
+def test_a_team_that_is_killed_again_and_again_does_all_its_work_once(backend: str, rounds: int) -> None:
+    """Short; `make chaos ARGS="--only teams"` does it a hundred times."""
+    played = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "20"),
+            *("--backend", backend, "--rounds", str(rounds)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert "0 with faults" in played.stdout
