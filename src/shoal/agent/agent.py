@@ -98,6 +98,13 @@ class Agent(Struct, kw_only=True):
         self.schemas = tuple(tool.schema for tool in self.tools.values())
         self.recount()
 
+    def give(self, tools: Mapping[str, Tool]) -> None:
+        """Let it have other tools from its next request on; a call at work keeps the tool it has."""
+        before = sum(map(_length, self.schemas))
+        self.tools = tools
+        self.schemas = tuple(tool.schema for tool in tools.values())
+        self.context_tokens += (sum(map(_length, self.schemas)) - before) // BYTES_PER_TOKEN
+
     def recount(self) -> None:
         """Estimate anew, where the conversation is not the one the provider last counted."""
         said = (block for message in self.conversation.messages for block in message.content)

@@ -31,6 +31,8 @@ class Opened(Struct, frozen=True, kw_only=True):
     add_dirs: tuple[str, ...]
     coordinator: bool | None
     agents: str | dict[str, Any] | None
+    mcp_config: tuple[str | dict[str, Any], ...]
+    strict_mcp_config: bool
     max_turns: int | None
     settings: str | None
     attended: bool
@@ -84,6 +86,8 @@ def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, see
         add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+        mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
+        strict_mcp_config=options.strict_mcp_config,
         max_turns=options.max_turns,
         settings=options.settings,
         attended=options.attended,

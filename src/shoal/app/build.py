@@ -25,6 +25,8 @@ from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.forming import with_form
 from shoal.app.history import History, open_history
+from shoal.app.mcp_servers import McpServers
+from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
@@ -81,6 +83,7 @@ class Parts(Struct, kw_only=True):
     teams: SessionTeams | Outpost
     shells: Shells
     timetable: ClockedTimetable
+    servers: McpServers
     between: AgentsRecord
     journal: Journal
     debug: DebugLog | None
@@ -156,6 +159,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         acceptance.of_task,
         nested_teams=settings.own.team_depth > 1,
     )
+    servers = await leave.enter_async_context(
+        session_servers(options, settings, reach, record.directory, session, tools)
+    )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     flags = (*options.allowed_tools, *options.disallowed_tools)
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
@@ -187,6 +193,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 note=session.note,
                 hear=session.overhear,
             ),
+            servers=servers,
         ),
         tools,
         reach.shells,
@@ -223,9 +230,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         bounds=bounds,
     )
     crew.led_by(agent)
-    left = _left_over(options, settings, history, record, ids)
-    if left is not None:
-        left.count_on(purse, reach.shells)
+    servers.changed = lambda: agent.give(tools_of_lead(options, tools, coordinator=coordinator))
+    left = _counted(_left_over(options, settings, history, record, ids), purse, reach.shells)
     return Parts(
         settings=settings,
         definitions=definitions,
@@ -238,6 +244,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         teams=teams,
         shells=reach.shells,
         timetable=timetable,
+        servers=servers,
         between=between,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
@@ -253,6 +260,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *remarks,
             *(warning for parsed in given for warning in parsed.warnings),
             *definitions.unusable(),
+            *servers.configured.problems,
             *unknown_rules(flags, tools),
             *history.notes,
         ),
@@ -336,6 +344,12 @@ def _left_over(
     )
     told = Told(delivered=history.delivered, answered=history.answered)
     return left_over(places, told, ids.branch())
+
+
+def _counted(left: LeftOver | None, purse: Purse, shells: Shells) -> LeftOver | None:
+    if left is not None:
+        left.count_on(purse, shells)
+    return left
 
 
 def _subagents(history: History) -> Path:

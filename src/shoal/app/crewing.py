@@ -15,6 +15,7 @@ from shoal.app.agent_files import AgentFiles
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
+from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
 from shoal.app.outfitting import Outfitting, Stock
@@ -71,6 +72,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     plans: Plans
     acceptance: Acceptance
     shore: Shore
+    servers: McpServers
     coordinator: bool = False
     assistant: bool = False
 
@@ -89,6 +91,7 @@ def make_crew(
         model=_models(ground),
         system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
         tools=tools,
+        equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,

@@ -42,6 +42,7 @@ def examine(
         facts += machine.home_facts(loaded.home, loaded.origin("home"))
         facts += _settings_facts(loaded)
         facts.append(_sandbox_fact(loaded, cwd))
+        facts += _server_facts(loaded, cwd)
         facts += asyncio.run(_model_facts(loaded, model))
     return [*facts, *machine.programs(), *machine.extras(), *machine.terminal(environ)]
 
@@ -76,6 +77,22 @@ def _sandbox_fact(settings: Settings, cwd: Path) -> Fact:
         return Fact(area="settings", name="sandbox", state="bad", value=str(error))
     state, value, advice = examined(settings)
     return Fact(area="settings", name="sandbox", state=state, value=value, advice=advice)
+
+
+def _server_facts(settings: Settings, cwd: Path) -> Iterator[Fact]:
+    from shoal.app.mcp_files import configured
+
+    found = configured(settings, cwd=cwd)
+    if found.servers:
+        names = ", ".join(server.name for server in found.servers)
+        yield Fact(
+            area="settings",
+            name="MCP servers",
+            state="ok",
+            value=f"{names} (whether they answer: shoal mcp test)",
+        )
+    for problem in found.problems:
+        yield Fact(area="settings", name="MCP server", state="warn", value=problem)
 
 
 async def _model_facts(settings: Settings, model: str | None) -> list[Fact]:

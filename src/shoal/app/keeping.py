@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shoal.app.settings import Settings
 from shoal.app.trust import persons_part, trust_files, trust_in, widening_part
@@ -17,6 +17,7 @@ from shoal.stores.files.places import write_whole
 from shoal.stores.files.trust import TrustFile
 from shoal.wire.settings import Document, Kind, read_document
 
+T = TypeVar("T")
 _NAMES: dict[Destination, str] = {
     "localSettings": "settings.local.json",
     "projectSettings": "settings.json",
@@ -82,6 +83,26 @@ def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda 
     if mode is not None:
         real.chmod(mode)
     return written
+
+
+def rewritten(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
+    """Let `edit` change what a JSON file holds; its other content, its indent and its mode stay.
+
+    Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
+    """
+    real = Path(path.resolve())
+    text, mode = _content(real)
+    try:
+        raw = json.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid JSON: {error}. Repair it by hand.", path=path) from error
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} holds no JSON object. Repair it by hand.", path=path)
+    found = edit(raw)
+    write_whole(real, (json.dumps(raw, indent=_indent(text), ensure_ascii=False) + "\n").encode())
+    if mode is not None:
+        real.chmod(mode)
+    return found
 
 
 def _join(permissions: dict[str, Any], key: str, new: list[str]) -> None:

@@ -25,7 +25,7 @@ PROGRAMS = (
     ("tmux", "tmux", "agents in panes"),
     ("bwrap", "bubblewrap", "shell commands in a sandbox"),
 )
-EXTRAS = (("pdf", "pypdf", "the text of PDF files"),)
+EXTRAS = (("pdf", "pypdf", "the text of PDF files"), ("mcp", "mcp", "MCP servers"))
 _INSTALLERS = (
     ("apt-get", "sudo apt-get install {}"),
     ("dnf", "sudo dnf install {}"),

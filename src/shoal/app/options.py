@@ -40,6 +40,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
+    mcp_config: Sequence[str | Mapping[str, Any]] = ()
+    """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
+    strict_mcp_config: bool = False
+    """Whether those are all: nothing of settings and of `.mcp.json`."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
     output_schema: Mapping[str, Any] | None = None

@@ -29,7 +29,7 @@ NO_FORK = (
     "begins with your prompt alone."
 )
 _MODES: tuple[Mode, ...] = get_args(Mode)
-_NOT_YET = ("hooks", "skills", "memory", "mcp_servers", "required_mcp_servers")
+_NOT_YET = ("hooks", "skills", "memory")
 
 
 def authority_of(agent: Agent) -> RulePermissions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
     NO_FORK,
@@ -68,6 +69,8 @@ class Stock(Struct, frozen=True, kw_only=True):
     system: Callable[[str, Path], str]
     """The whole system prompt, from an agent's own part of it and where it works."""
     tools: Mapping[str, Tool]
+    equip: Callable[[Definition, Sequence[str]], Awaitable[Kit]]
+    """Those that one agent chooses from, beside the tools it had before; raises `AgentRefused`."""
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
@@ -88,6 +91,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 
     order: Order
     definition: Definition
+    kit: Kit
     toolset: Toolset
     bounds: Bounds
     model: Model
@@ -100,6 +104,7 @@ class _Plan(Struct, kw_only=True):
     definition: Definition
     facts: Remembered
     resumed: bool = False
+    kit: Kit
     toolset: Toolset
     model: Model
     quarters: Quarters
@@ -123,12 +128,18 @@ class Outfitting:
         definition = self._definition(order.kind or "")
         refuse_where_forbidden(parent, definition.name)
         refuse_what_is_not_there(definition, order)
+        kit = await self._stock.equip(definition, ())
+        async with kit.closed_on_failure():
+            return await self._equipped(order, newcomer, definition, kit)
+
+    async def _equipped(self, order: Order, newcomer: Newcomer, definition: Definition, kit: Kit) -> Outfit:
         wanted = _Wanted(
             order=order,
             definition=definition,
-            toolset=self._toolset(definition, newcomer.seat),
+            kit=kit,
+            toolset=self._toolset(definition, newcomer.seat, kit),
             bounds=bounds_for(self._stock.bounds, definition, order),
-            model=await self._model(parent, order, definition),
+            model=await self._model(newcomer.parent, order, definition),
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
         try:
@@ -165,6 +176,7 @@ class Outfitting:
             newcomer=newcomer,
             definition=definition,
             facts=facts,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -225,6 +237,7 @@ class Outfitting:
             newcomer=newcomer,
             definition=FORKED,
             facts=facts,
+            kit=Kit(tools=parent.tools),
             toolset=Toolset(names=facts.tools),
             model=parent.model,
             quarters=quarters,
@@ -246,15 +259,23 @@ class Outfitting:
         facts = recalled.facts
         definition = FORKED if facts.fork_of else self._definition(facts.agent_type)
         refuse_where_forbidden(newcomer.parent, definition.name)
-        toolset = self._toolset(definition, newcomer.seat)
+        kit = await self._stock.equip(definition, facts.tools)
+        async with kit.closed_on_failure():
+            return await self._once_more(newcomer, recalled, definition, kit)
+
+    async def _once_more(
+        self, newcomer: Newcomer, recalled: Recalled, definition: Definition, kit: Kit
+    ) -> Outfit:
+        facts, toolset = recalled.facts, self._toolset(definition, newcomer.seat, kit)
         if facts.tools:
             # As they were, for a definition that changed since would change what a cache knows.
-            names = tuple(name for name in facts.tools if name in self._stock.tools)
+            names = tuple(name for name in facts.tools if name in kit.tools)
             toolset = replace(toolset, names=names)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
         wanted = _Wanted(
             order=order,
             definition=definition,
+            kit=kit,
             toolset=toolset,
             bounds=bounds_for(self._stock.bounds, definition, order, facts.thinking_tokens),
             model=await self._model(newcomer.parent, order, definition),
@@ -299,6 +320,7 @@ class Outfitting:
             definition=definition,
             facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
             resumed=True,
+            kit=wanted.kit,
             toolset=wanted.toolset,
             model=wanted.model,
             quarters=quarters,
@@ -317,15 +339,15 @@ class Outfitting:
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
 
-    def _toolset(self, definition: Definition, seat: Seat | None) -> Toolset:
-        offered = (name for name in self._stock.tools if name not in self._stock.of_lead)
-        toolset = tool_names(definition, offered)
+    def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
+        offered = (name for name in kit.tools if name not in self._stock.of_lead)
+        toolset = tool_names(definition, offered, kit.also)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
                 f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
             )
-        return seated_tools(toolset, seat, self._stock.tools)
+        return seated_tools(toolset, seat, kit.tools)
 
     async def _model(self, parent: Agent, order: Order, definition: Definition) -> Model:
         try:
@@ -360,7 +382,7 @@ class Outfitting:
             ),
             model=plan.model,
             system=facts.system,
-            tools={name: stock.tools[name] for name in plan.toolset.names},
+            tools={name: plan.kit.tools[name] for name in plan.toolset.names},
             conversation=plan.conversation,
             surroundings=Surroundings(
                 workspace=plan.quarters.workspace,
@@ -394,6 +416,7 @@ class Outfitting:
 
         async def finish() -> KeptWork | None:
             plan.transcript.close()
+            await plan.kit.close()
             await self._stock.left(plan.newcomer.agent)
             return await plan.quarters.finish()
 

@@ -102,6 +102,8 @@ class Session:
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
+            if self._options.link is None:
+                self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -438,6 +440,7 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.servers.ready()
                 form, others = self.parts.form, lambda: self.any_working
                 return await run_to_form(self.agent, prompt, form, others), None
         except asyncio.CancelledError:

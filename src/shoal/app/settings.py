@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.mcp_files import project_servers, server_variables
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
 from shoal.core.errors import SettingsError
@@ -143,7 +144,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
         named = {_VARIABLES[name]: value for name, value in given.items()}
-        return Secrets({**left_out, **self.tool_environment, **named})
+        return Secrets({**server_variables(self.documents), **left_out, **self.tool_environment, **named})
 
     @property
     def left_out(self) -> tuple[Widening, ...]:
@@ -208,8 +209,8 @@ def load_settings(
     """
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    left_out = () if sources is None else tuple(kind for kind in _SOURCES if kind not in sources)
-    read = tuple(each for each in _documents(home, cwd, given, managed) if each.kind not in left_out)
+    servers, unreadable = project_servers(cwd)
+    read = tuple(_counting((*_documents(home, cwd, given, managed), *servers), sources))
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
@@ -240,6 +241,7 @@ def load_settings(
             *refused,
             *loosened,
             *trust.warnings,
+            *unreadable,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
         environ=environ,
@@ -315,6 +317,14 @@ def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
         yield read_document(given, name="--settings", kind="command line", path=None)
     for path, kind in files[len(managed) :]:
         yield from _from_file(path, kind)
+
+
+def _counting(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
+    """Those that count where only some people's files do; managed ones and that of a flag always do."""
+    for document in documents:
+        kind = "project" if document.kind == "mcp" else document.kind
+        if sources is None or kind not in _SOURCES or kind in sources:
+            yield document
 
 
 def settings_files(

@@ -7,7 +7,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from shoal.app.record import AgentsRecord
+from shoal.core.definitions import means
 from shoal.core.errors import SettingsError
+from shoal.core.mcp import PREFIX
 from shoal.core.tools import Tool
 from shoal.policy.rules import parse_rule, split_rules
 from shoal.tools.shells import Shells
@@ -47,17 +49,23 @@ def only(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]
     if names is None:
         return tools
     for name in names:
-        if name not in tools:
+        # The tools of a server are there when the server is.
+        if name not in tools and not name.startswith(PREFIX):
             near = get_close_matches(name, tools, n=1)
             meant = f" Is {near[0]} meant?" if near else f" There are {', '.join(tools)}."
             raise SettingsError(f"There is no tool named {name!r}.{meant}")
-    return {name: tool for name, tool in tools.items() if name in names}
+    return {name: tool for name, tool in tools.items() if any(means(each, name) for each in names)}
 
 
 def left_of(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
     """A tool denied as a whole is not even shown to the model."""
     gone = {rule.tool for rule in map(parse_rule, rules_in(denied)) if rule.pattern is None}
-    return {name: tool for name, tool in tools.items() if name not in gone}
+    of_servers = [name for name in gone if name.startswith(PREFIX)]
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if name not in gone and not any(means(each, name) for each in of_servers)
+    }
 
 
 def rules_in(flags: Sequence[str]) -> tuple[str, ...]:
@@ -68,6 +76,6 @@ def unknown_rules(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]
     """A rule that names no tool does nothing, which is worst where it was meant to forbid."""
     for text in rules_in(flags):
         name = parse_rule(text).tool
-        if name not in tools and name != "*" and not name.startswith("mcp__"):
+        if name not in tools and name != "*" and not name.startswith(PREFIX):
             near = get_close_matches(name, tools, n=1)
             yield f"The rule {text} names no tool here." + (f" Is {near[0]} meant?" if near else "")

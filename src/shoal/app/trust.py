@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.settings import Settings
 
 Trust: TypeAlias = Literal["trusted", "refused", "unasked"]
-_NAMES = {"local": "settings.local.json", "project": "settings.json"}
+_NAMES = {"local": "settings.local.json", "project": "settings.json", "mcp": ".mcp.json"}
 _APPROVERS = ("user", "lead", "auto")
 """Each lets more plans through than the one before."""
 _TRUSTING = ("never", "ask", "always")
@@ -106,6 +106,8 @@ def widening_part(document: Document, person: Known) -> _Wide:
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in known.env]
     found += [("hooks",)] if raw.get("hooks") else []
+    # A server is a program that runs, or an address that hears what agents say.
+    found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
     found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _stands(raw, key)]
     return tuple((keys, _value(raw, keys)) for keys in found)
 
@@ -141,7 +143,7 @@ def answer(
 
 def forget(home: Path, project: Path) -> None:
     """Take back whatever was said about a project. Raises `StoreError`."""
-    TrustFile(home).say(project, dict.fromkeys(_NAMES.values()))
+    TrustFile(home).forget(project)
 
 
 def _said(wide: _Wide, *, trusted: bool) -> Said:
@@ -194,7 +196,10 @@ def _digest(wide: _Wide) -> str:
 
 
 def _name(document: Document) -> str:
-    return _NAMES["local" if document.kind == "local" else "project"]
+    if document.kind == "agent":
+        # An agent is a file among many, and each is trusted for itself.
+        return f"agent:{document.path}"
+    return _NAMES.get(document.kind, _NAMES["project"])
 
 
 def _told(left_out: Sequence[Widening]) -> str:

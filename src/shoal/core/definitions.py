@@ -115,14 +115,14 @@ _FORMER = {
 }
 
 
-def tool_names(definition: Definition, available: Iterable[str]) -> Toolset:
-    """What is disallowed is taken off last, whatever `tools` says."""
+def tool_names(definition: Definition, available: Iterable[str], also: Collection[str] = ()) -> Toolset:
+    """What is disallowed is taken off last, whatever `tools` says; those in `also` it has in any case."""
     offered = tuple(dict.fromkeys(available))
     wanted = tuple(_today(entry, offered) for entry in definition.tools or ())
     unwanted = tuple(_today(entry, offered) for entry in definition.disallowed_tools)
     every = definition.tools is None or EVERY in wanted
     off = [entry for entry in unwanted if not _patterned(entry)]
-    chosen = offered if every else _meant(wanted, offered)
+    chosen = offered if every else _meant((*wanted, *also), offered)
     gone = _meant(off, offered)
     names = tuple(name for name in chosen if name not in gone) if gone else chosen
     return Toolset(
@@ -161,10 +161,10 @@ def _patterned(entry: str) -> bool:
 def _meant(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...]:
     if not entries:
         return ()
-    return tuple(name for name in offered if any(_means(_tool(entry), name) for entry in entries))
+    return tuple(name for name in offered if any(means(_tool(entry), name) for entry in entries))
 
 
-def _means(named: str, tool: str) -> bool:
+def means(named: str, tool: str) -> bool:
     """`mcp__server` and `mcp__server__*` mean every tool of that server."""
     if named in (tool, EVERY):
         return True

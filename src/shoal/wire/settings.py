@@ -135,6 +135,11 @@ class Own(Struct, frozen=True, kw_only=True):
     """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
     """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    mcp_wait: Annotated[float, Meta(ge=0)] | None = None
+    """Seconds after the start for which the first request waits for MCP servers that are coming up; None is
+    5 where a person is there, and 30 where nobody could ask again."""
+    mcp_deadline: Seconds = 60.0
+    """Seconds for one call of an MCP server's tool without a sign of life."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
     """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     durable: bool = False
@@ -159,10 +164,13 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     permissions: Rules = Rules()
     env: dict[str, str | int | float | bool] = {}
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
+    mcp_servers: dict[str, Any] = {}
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers of a project's `.mcp.json` that are not started."""
     shoal: Own = Own()
 
 
-Kind: TypeAlias = Literal["managed", "command line", "local", "project", "user"]
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "user"]
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -177,7 +185,7 @@ class Document(Struct, frozen=True, kw_only=True):
     @property
     def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
-        return self.kind not in ("local", "project")
+        return self.kind not in ("local", "project", "mcp", "agent")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

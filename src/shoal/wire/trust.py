@@ -46,6 +46,14 @@ def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> 
     return dump(raw) + b"\n"
 
 
+def without(content: bytes, project: str) -> bytes:
+    """The content without any word about a project."""
+    raw = _read(content)
+    projects = raw["projects"] = _projects(raw)
+    projects.pop(project, None)
+    return dump(raw) + b"\n"
+
+
 def _read(content: bytes) -> dict[str, Any]:
     raw = load(content) if content.strip() else {}
     if not isinstance(raw, dict):

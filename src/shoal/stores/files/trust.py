@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.core.errors import StoreError
 from shoal.stores.files.places import make_private, unwritable, write_whole
-from shoal.wire.trust import Said, said_in, with_said
+from shoal.wire.trust import Said, said_in, with_said, without
 
 _TRIES, _PAUSE = 100, 0.02
 
@@ -34,6 +34,15 @@ class TrustFile:
         with self._locked():
             try:
                 content = with_said(self._content(), _key(project), said)
+            except ValueError as error:
+                raise self._broken(error) from error
+            write_whole(self.path, content)
+
+    def forget(self, project: Path) -> None:
+        """Every word about a project. Raises `StoreError`."""
+        with self._locked():
+            try:
+                content = without(self._content(), _key(project))
             except ValueError as error:
                 raise self._broken(error) from error
             write_whole(self.path, content)

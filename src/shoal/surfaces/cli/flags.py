@@ -84,6 +84,15 @@ _AGENTS = (
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
     Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
 )
+_SERVERS = (
+    Option(
+        ["--mcp-config"],
+        multiple=True,
+        metavar="FILE|JSON",
+        help="MCP servers for this run, written as in .mcp.json; may be given again.",
+    ),
+    Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those."),
+)
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
@@ -187,6 +196,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
     ("Model", (*_MODEL, *program_flags.MODEL)),
     ("Agents", _AGENTS),
+    ("MCP servers", _SERVERS),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
     ("Input and output", (*_FORMS, *program_flags.FORMS)),
@@ -224,6 +234,20 @@ def agents(value: str | None) -> str | None:
     return value
 
 
+def servers(values: Sequence[str]) -> tuple[str, ...]:
+    """What `--mcp-config` holds, checked while the flag can still be named."""
+    if values:
+        from shoal.app.mcp_files import given_servers
+        from shoal.core.errors import SettingsError
+
+        try:
+            for value in values:
+                given_servers(value, Path.cwd())
+        except SettingsError as error:
+            raise click.BadParameter(str(error), param_hint="--mcp-config") from error
+    return tuple(values)
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -246,6 +270,8 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         session_id=given["session_id"],
         agents=agents(given["agents"]),
         coordinator=given["coordinator"] or None,
+        mcp_config=servers(given["mcp_config"]),
+        strict_mcp_config=given["strict_mcp_config"],
         assistant=given["assistant"] or None,
         settings=given["settings"],
         record=given["record"],

@@ -239,6 +239,8 @@ class _Run:
                 return None
 
     async def _turn(self, turn: Turn, overhear: Callable[[Event], None] | None = None) -> None:
+        # What the first line lists is what the first request has.
+        await self._session.parts.servers.ready()
         await self._output.begin(self._session)
         with self._progress() as hear:
             async for event in turn:

@@ -76,6 +76,20 @@ COMMANDS = {
             "git log -1 | shoal inbox send alice - --team roof",
         ),
     ),
+    "mcp": SubCommand(
+        "shoal.surfaces.cli.mcp",
+        "List, try, add and remove MCP servers.",
+        (
+            "shoal mcp ls",
+            "shoal mcp show docs",
+            "shoal mcp test docs",
+            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
+            "shoal mcp remove docs",
+            "shoal mcp login issues",
+            "shoal mcp test --json | jq -r '.[].status'",
+        ),
+    ),
     "permissions": SubCommand(
         "shoal.surfaces.cli.permissions",
         "See what is allowed here, and why.",

@@ -361,6 +361,7 @@ def _init(session: Session) -> stream_json.Init:
         cwd=str(parts.workspace.root),
         session_id=session.id,
         tools=stream_json.tool_names(agent.tools),
+        mcp_servers=[{"name": each.name, "status": each.status} for each in parts.servers.standings()],
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],

@@ -131,6 +131,15 @@ async def _to(talk: Talk, name: str) -> None:
     await to(talk, name)
 
 
+async def _mcp(talk: Talk, _: str) -> None:
+    standings = talk.session.parts.servers.standings()
+    for each in standings:
+        about = each.detail or f"{len(each.tools)} tools, {len(each.prompts)} prompts"
+        talk.telling.note(f"{one_line(each.name)}  {each.status}  {one_line(about)}")
+    if not standings:
+        talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
+
+
 async def _clear(talk: Talk, _: str) -> None:
     talk.end("cleared")
 
@@ -160,6 +169,7 @@ COMMANDS = (
     ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
+    Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
     Command(name="/clear", usage="/clear", help="start a new session", run=_clear),

@@ -1,0 +1,58 @@
+"""Whether a person trusts the MCP servers that a project's agents bring: they are programs that run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shoal.app.definitions import definitions_for
+from shoal.app.settings import Settings
+from shoal.app.trust import Widening, trust_in, widening_part
+from shoal.core.definitions import Definition
+from shoal.core.errors import StoreError
+from shoal.stores.files.trust import TrustFile
+from shoal.wire.settings import Document, Known
+
+
+def all_widening(settings: Settings, project: Path) -> tuple[Widening, ...]:
+    """What of a project needs a person's trust: its settings, its servers, and those of its agents."""
+    found = list(settings.widening)
+    file = TrustFile(settings.home)
+    for definition in definitions_for(cwd=project, home=settings.home).all():
+        document = _document(definition)
+        if document is None:
+            continue
+        wide = widening_part(document, Known())
+        try:
+            trust = trust_in(file, project, document, wide)
+        except StoreError:
+            trust = "unasked"
+        found += (Widening(document=document, keys=keys, value=value, trust=trust) for keys, value in wide)
+    return tuple(found)
+
+
+def trusts_servers(home: Path, project: Path, definition: Definition) -> bool:
+    document = _document(definition)
+    if document is None:
+        return True
+    try:
+        return trust_in(TrustFile(home), project, document, widening_part(document, Known())) == "trusted"
+    except StoreError:
+        return False
+
+
+def _document(definition: Definition) -> Document | None:
+    """The servers of an agent that may come from anyone; None where it brings none."""
+    servers: dict[str, Any] = {}
+    for entry in definition.mcp_servers:
+        servers |= entry if isinstance(entry, Mapping) else {}
+    source = definition.source
+    if not servers or source.trusted or source.path is None:
+        return None
+    # The file is no JSON: of it only the line is kept at which a person finds the servers.
+    text = "\n" * (source.lines.get("mcp_servers", 1) - 1) + '{"mcpServers": {}}'
+    raw = {"mcpServers": msgspec.to_builtins(servers)}
+    return Document(name=str(source), kind="agent", path=source.path, text=text, raw=raw)

@@ -1,0 +1,108 @@
+"""What a server says it has, before the SDK judges it: one bad tool must not cost the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import anyio
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification, JSONRPCResponse
+
+Incoming = SessionMessage | Exception
+UNHEARD = frozenset({"notifications/message", "notifications/resources/updated"})
+"""What nobody here acts on; a server may send any number of them."""
+
+
+def is_unheard(message: object) -> bool:
+    return isinstance(message, JSONRPCNotification) and message.method in UNHEARD
+
+
+class Sifted:
+    """A transport whose listings of tools hold nothing that the SDK would refuse as a whole."""
+
+    def __init__(self, transport: Transport, note: Callable[[str], None]) -> None:
+        self._transport = transport
+        self._note = note
+
+    async def __aenter__(self) -> Any:
+        read, write = await self._transport.__aenter__()
+        return _SiftedStream(read, self._note), write
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._transport.__aexit__(kind, error, trace)
+
+
+class _SiftedStream:
+    def __init__(self, inner: Any, note: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Incoming:
+        item: Incoming = await self._inner.receive()
+        while isinstance(item, SessionMessage) and is_unheard(item.message):
+            item = await self._inner.receive()
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
+            result = item.message.result
+            if isinstance(result.get("tools"), list):
+                result["tools"] = [tool for tool in result["tools"] if self._usable(tool)]
+        return item
+
+    def _usable(self, tool: Any) -> bool:
+        why = unusable(tool)
+        if why:
+            self._note(why)
+        return not why
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _SiftedStream:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _SiftedStream:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def unusable(tool: Any) -> str:
+    """Why the tool cannot be used; empty where it can. What only adorns it is taken off where it is wrong."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+        return "it lists a tool without a name, which is left out."
+    schema, name = tool.get("inputSchema"), tool["name"][:80]
+    if not isinstance(schema, dict):
+        return f"its tool {name!r} is left out: the schema of its input is no object."
+    if schema.setdefault("type", "object") != "object":
+        return f"its tool {name!r} is left out: its input is of the type {schema['type']!r}, not object."
+    for key in ("properties", "$defs", "definitions"):
+        if not isinstance(schema.get(key, {}), dict):
+            return f"its tool {name!r} is left out: {key} of its schema is no object."
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
+        return f"its tool {name!r} is left out: required of its schema is no list of names."
+    # The results are passed on as they are, whatever the server once said they would be.
+    tool.pop("outputSchema", None)
+    if not isinstance(tool.get("description", ""), str):
+        tool.pop("description")
+    if not isinstance(tool.get("annotations", {}), dict):
+        tool.pop("annotations")
+    return ""

@@ -1,0 +1,136 @@
+"""`mcpServers` of settings, `.mcp.json`, flags and agents ⇄ servers, with their variables filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.mcp import Address, Program, Server
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+
+
+class BadServer(ValueError):
+    """A server that cannot be used; the text is the rest of a sentence about it."""
+
+
+class UnsetVariable(BadServer):
+    def __init__(self, variable: str) -> None:
+        super().__init__(
+            f"it needs the environment variable {variable}, which is not set. "
+            f"Set it, or write ${{{variable}:-default}}"
+        )
+        self.variable = variable
+
+
+class ReadServers(Struct, frozen=True, kw_only=True):
+    servers: tuple[Server, ...]
+    problems: tuple[tuple[str, str], ...]
+    """The name of a server that cannot be used, and why."""
+
+
+def read_servers(raw: Any, place: Callable[[str], str]) -> ReadServers:
+    """Each server for itself: one that is wrong costs no other."""
+    if not isinstance(raw, Mapping):
+        return ReadServers(servers=(), problems=(("mcpServers", f"{place('')}: mcpServers is no object"),))
+    servers: list[Server] = []
+    problems: list[tuple[str, str]] = []
+    for name, given in raw.items():
+        try:
+            servers.append(read_server(name, given, place(name)))
+        except BadServer as error:
+            problems.append((name, f"{place(name)}: the MCP server {name} cannot be used: {error}."))
+    return ReadServers(servers=tuple(servers), problems=tuple(problems))
+
+
+def read_server(name: str, given: Any, origin: str) -> Server:
+    """Raises `BadServer`."""
+    if not name.strip() or len(name) > 200:
+        raise BadServer("its name is empty or longer than 200 characters")
+    if not isinstance(given, Mapping):
+        raise BadServer("its configuration is no object")
+    named = given.get("type", "stdio" if "command" in given else "http")
+    if named == "stdio":
+        return Server(name=name, reach=_program(given), origin=origin)
+    if named in _TYPES:
+        return Server(name=name, reach=_address(given, _TYPES[named]), origin=origin)
+    raise BadServer(f"its type is {named!r}, and only stdio, http and sse are known")
+
+
+def written_server(server: Server) -> dict[str, Any]:
+    """As it stands in a file."""
+    fields = {key: value for key, value in msgspec.to_builtins(server.reach).items() if value}
+    transport = fields.pop("transport", None)
+    return fields if transport is None else {"type": transport, **fields}
+
+
+def filled(server: Server, env: Mapping[str, str]) -> Server:
+    """With the values of the variables it names. Raises `UnsetVariable`."""
+
+    def fill(text: str) -> str:
+        return _VARIABLE.sub(lambda found: _value(found[1], found[2], env), text)
+
+    def fill_all(texts: Mapping[str, str]) -> dict[str, str]:
+        return {key: fill(value) for key, value in texts.items()}
+
+    match server.reach:
+        case Program() as program:
+            reach: Program | Address = replace(
+                program,
+                command=fill(program.command),
+                args=tuple(map(fill, program.args)),
+                env=fill_all(program.env),
+                cwd=None if program.cwd is None else fill(program.cwd),
+            )
+        case Address() as address:
+            reach = replace(address, url=fill(address.url), headers=fill_all(address.headers))
+    return replace(server, reach=reach)
+
+
+def _value(variable: str, otherwise: str | None, env: Mapping[str, str]) -> str:
+    if env.get(variable):
+        return env[variable]
+    if otherwise is not None:
+        return otherwise
+    if variable in env:
+        return ""
+    raise UnsetVariable(variable)
+
+
+def _program(given: Mapping[str, Any]) -> Program:
+    command = given.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise BadServer("its command is missing or no text")
+    cwd = given.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise BadServer("its cwd is no text")
+    args = given.get("args", [])
+    if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
+        raise BadServer("its args are no list of texts")
+    return Program(command=command, args=tuple(map(str, args)), env=_texts(given, "env"), cwd=cwd)
+
+
+def _address(given: Mapping[str, Any], transport: str) -> Address:
+    url = given.get("url")
+    if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
+        raise BadServer("its url is missing or no http address")
+    return Address(
+        url=url, headers=_texts(given, "headers"), transport="sse" if transport == "sse" else "http"
+    )
+
+
+def _texts(given: Mapping[str, Any], key: str) -> dict[str, str]:
+    texts = given.get(key) or {}
+    if not isinstance(texts, Mapping) or not all(
+        isinstance(value, str | int | float | bool) for value in texts.values()
+    ):
+        raise BadServer(f"its {key} is no object of texts")
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
+    }

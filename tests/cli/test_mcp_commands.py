@@ -1,0 +1,101 @@
+"""`shoal mcp`, the flags for servers, and what programs are told about them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import MODEL, Program
+
+from shoal.core.messages import ToolUse
+from shoal.testing import messages_server
+
+ROGUE = Path(__file__).parents[1] / "mcp_client" / "rogue_server.py"
+pytestmark = pytest.mark.needs("mcp")
+
+
+def rogue(manner: str, word: str = "") -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(ROGUE), manner, word]}
+
+
+async def test_servers_are_added_listed_shown_tried_and_removed(
+    shoal: Program, home: Path, project: Path
+) -> None:
+    assert "No MCP server" in (await shoal("mcp", "ls")).text
+    settings = home / "settings.json"
+    settings.write_text('{"model": "x"}')
+    added = await shoal("mcp", "add", "-e", "API_KEY=abc", "plain", sys.executable, str(ROGUE), "plain", "-x")
+    assert (added.code, str(settings) in added.text) == (0, True)
+    assert json.loads(settings.read_text()) == {
+        "model": "x",
+        "mcpServers": {
+            "plain": {
+                "command": sys.executable,
+                "args": [str(ROGUE), "plain", "-x"],
+                "env": {"API_KEY": "abc"},
+            }
+        },
+    }
+    web = await shoal("mcp", "add", "--project", "-H", "X-Key: ${KEY}", "web", "https://127.0.0.1:9/mcp")
+    assert "shoal trust" in web.text
+    rows = {row["name"]: row for row in json.loads((await shoal("mcp", "ls", "--json")).out)}
+    assert (rows["plain"]["enabled"], rows["web"]["enabled"]) == (True, False)
+    assert "shoal trust" in rows["web"]["why_not"]
+    shown = await shoal("mcp", "show", "plain")
+    assert "abc" not in shown.text
+    assert "API_KEY=(hidden)" in shown.text
+    tried = await shoal("mcp", "test", "plain")
+    assert (tried.code, "mcp__plain__echo" in tried.text) == (0, True)
+    assert "connected" in (await shoal("mcp", "test", "--json")).text
+    assert (await shoal("mcp", "test", "web")).code == 1
+    assert (await shoal("mcp", "show", "nobody")).code == 1
+    assert (await shoal("mcp", "remove", "plain")).code == 0
+    assert json.loads(settings.read_text()) == {"model": "x"}
+    assert (await shoal("mcp", "remove", "plain")).code == 1
+    assert (await shoal("mcp", "remove", "--project", "web")).code == 0
+    assert json.loads((project / ".mcp.json").read_text()) == {}
+
+
+async def test_a_server_that_fails_is_told_with_its_reason(shoal: Program, home: Path) -> None:
+    (home / "settings.json").write_text(json.dumps({"mcpServers": {"bad": rogue("fails"), "odd": 5}}))
+    ran = await shoal("mcp", "test")
+    assert ran.code == 1
+    assert "exit status 4" in ran.text
+    assert "odd cannot be used" in ran.err
+    doctor = await shoal("doctor", "--json")
+    values = [fact["value"] for fact in json.loads(doctor.out)["facts"] if "MCP" in fact["name"]]
+    assert any("bad" in value for value in values)
+    assert any("odd cannot be used" in value for value in values)
+
+
+@pytest.mark.spec("MCP-01")
+async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: Program, home: Path) -> None:
+    (home / "settings.json").write_text(
+        json.dumps({"mcpServers": {"mine": rogue("plain")}, "shoal": {"mcp_wait": 60}})
+    )
+    flag = json.dumps({"mcpServers": {"given": rogue("plain", "the sea"), "gone": rogue("fails")}})
+    call = ToolUse(id="t1", name="mcp__given__echo", input={"text": "is wide"})
+    async with messages_server([call, "Done.", "Done."]) as server:
+        shoal.talks_to(server)
+        base = ("-p", "Look.", "--model", MODEL, "--output-format", "stream-json", "--mcp-config", flag)
+        ran = await shoal(*base, "--allowedTools", "mcp__given")
+        strict = await shoal(*base, "--strict-mcp-config")
+    first = ran.lines[0]
+    assert first["mcp_servers"] == [
+        {"name": "given", "status": "connected"},
+        {"name": "gone", "status": "failed"},
+        {"name": "mine", "status": "connected"},
+    ]
+    assert {"mcp__given__echo", "mcp__mine__pid"} <= set(first["tools"])
+    assert "the sea is wide" in ran.text
+    assert "gone" in ran.err
+    assert [each["name"] for each in strict.lines[0]["mcp_servers"]] == ["given", "gone"]
+
+
+async def test_a_flag_that_cannot_be_used_says_what_it_takes(shoal: Program) -> None:
+    ran = await shoal("-p", "Look.", "--mcp-config", "nowhere.json")
+    assert ran.code == 2
+    assert "--mcp-config takes JSON or the path of a file" in ran.err

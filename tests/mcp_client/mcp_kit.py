@@ -1,0 +1,107 @@
+"""Servers as people configure them, and a session that has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import shoal
+from shoal.core.events import Noted
+from shoal.core.messages import ToolResult, result_text
+
+HERE = Path(__file__).parent
+WAITS = {"mcp_wait": 60}
+"""The machine may be slow; the wait ends when the servers are there."""
+
+
+def harbour(*words: str, **env: str) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(HERE / "harbour_server.py"), *words], "env": env}
+
+
+def rogue(manner: str, word: str = "") -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(HERE / "rogue_server.py"), manner, word]}
+
+
+def opened(tmp_path: Path, model: Any, servers: dict[str, Any], /, **options: Any) -> shoal.Session:
+    own = {**WAITS, **options.pop("own", {})}
+    given = {
+        "skip_permissions": True,
+        "mcp_config": [{"mcpServers": servers}],
+        "settings": json.dumps({"shoal": own}),
+        **options,
+    }
+    return shoal.open(cwd=tmp_path, model=model, **given)
+
+
+def answers(session: shoal.Session) -> list[str]:
+    """The results of the lead's calls, in order."""
+    return [result_text(result) for result in tool_results(session)]
+
+
+def tool_results(session: shoal.Session) -> list[ToolResult]:
+    messages = session.agent.conversation.messages
+    return [block for message in messages for block in message.content if isinstance(block, ToolResult)]
+
+
+def notes(events: list[Any]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, Noted))
+
+
+def statuses(session: shoal.Session) -> dict[str, str]:
+    return {each.name: each.status for each in session.parts.servers.standings()}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def gone(pid: int, within: float = 5.0) -> None:
+    """Looks at a process of somebody else, whose end is no event here."""
+    async with asyncio.timeout(within):
+        while is_alive(pid):
+            await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as here:
+        here.bind(("127.0.0.1", 0))
+        return int(here.getsockname()[1])
+
+
+@asynccontextmanager
+async def served(*words: str, script: str = "harbour_server.py") -> AsyncIterator[str]:
+    """A server on HTTP in a process of its own; its address."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(HERE / script),
+        *words,
+        "http",
+        str(port),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            while b"Uvicorn running" not in (line := await process.stderr.readline()):
+                assert line, "the server ended"
+        drained = asyncio.ensure_future(process.stderr.read())
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await drained

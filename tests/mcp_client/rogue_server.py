@@ -1,0 +1,94 @@
+"""An MCP server written by hand, so that it can do what no library would: `rogue_server.py MANNER [WORD]`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+MANNER, WORD = sys.argv[1], (sys.argv[2:] or [""])[0]
+OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
+TOOLS: dict[str, list[Any]] = {
+    "liar": [
+        {"name": "good", "inputSchema": OBJECT},
+        {"name": "text", "inputSchema": "a text"},
+        {"name": "list", "inputSchema": {"type": "array"}},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": [1]}},
+        {"inputSchema": OBJECT},
+        {"name": "bare", "inputSchema": {}, "description": 5, "annotations": "x", "outputSchema": 7},
+        {"name": "go od", "inputSchema": OBJECT},
+        {"name": "go.od", "inputSchema": OBJECT},
+        {"name": "x" * 90, "inputSchema": OBJECT},
+        {"name": "huge", "inputSchema": {"type": "object", "description": "y" * 200_000}},
+    ],
+    "none": [],
+}
+USUAL = [{"name": name, "inputSchema": OBJECT} for name in ("echo", "pid")]
+
+
+def say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def called(number: Any, name: str, arguments: dict[str, Any]) -> None:
+    match MANNER:
+        case "mute":
+            return
+        case "dies":
+            os._exit(7)
+        case "flood":
+            log = {"level": "info", "data": "z" * 1_000}
+            line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": log}) + "\n"
+            for _ in range(100):
+                sys.stdout.write(line * 1_000)
+        case "line":
+            while True:
+                sys.stdout.write("w" * 1_000_000)
+        case "garbage":
+            sys.stdout.write("Listening on port 80\n" * 50)
+        case "more":
+            TOOLS["more"] = [*USUAL, {"name": "late", "inputSchema": OBJECT}]
+            say({"method": "notifications/tools/list_changed"})
+        case _:
+            pass
+    text = str(os.getpid()) if name == "pid" else f"{WORD} {arguments.get('text', '')}".strip()
+    say({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def main() -> None:
+    sys.stderr.write(f"{MANNER} {os.getpid()}\n")
+    sys.stderr.flush()
+    if MANNER == "fails":
+        sys.stderr.write("no port left\n")
+        sys.exit(4)
+    if MANNER == "chatty":
+        sys.stdout.write("no message at all\n" * 5_000)
+    for line in sys.stdin:
+        message = json.loads(line)
+        number, params = message.get("id"), message.get("params") or {}
+        match message.get("method"):
+            case "initialize":
+                if MANNER == "slow":
+                    Path(WORD).read_text()  # a pipe: until somebody opens the other end
+                say(
+                    {
+                        "id": number,
+                        "result": {
+                            "protocolVersion": "2025-06-18",
+                            "capabilities": {"tools": {"listChanged": True}},
+                            "serverInfo": {"name": MANNER, "version": "1"},
+                        },
+                    }
+                )
+            case "tools/list":
+                say({"id": number, "result": {"tools": TOOLS.get(MANNER, USUAL)}})
+            case "tools/call":
+                called(number, params["name"], params.get("arguments") or {})
+            case _ if number is not None:
+                say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+
+
+main()

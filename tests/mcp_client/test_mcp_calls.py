@@ -1,0 +1,208 @@
+"""What agents get from MCP servers that the official SDK made, in both generations of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_kit import answers, harbour, opened, served, statuses, tool_results
+
+from cast import agent, all_turns, cast, recorded, use
+from shoal.core.events import AgentStarted, ToolProgress
+from shoal.core.messages import Image, result_text
+from shoal.core.questions import Choose, Chosen
+from shoal.core.requests import Request
+
+pytestmark = pytest.mark.needs("mcp")
+GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
+
+
+def call(tool: str, **arguments: Any) -> Any:
+    return use(f"mcp__harbour__{tool}", **arguments)
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def reach(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """How a server of a generation is reached: gives the configuration for one."""
+    if request.param == "stdio":
+        yield lambda words: harbour(*words, HARBOUR_WORD="ahoy")
+        return
+    async with served() as modern, served("legacy") as legacy:
+        yield lambda words: {"type": "http", "url": legacy if words else modern}
+
+
+@pytest.mark.spec("MCP-01")
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_texts_pictures_data_errors_and_long_results_come_as_they_are(
+    tmp_path: Path, reach: Any, generation: str
+) -> None:
+    lead = [
+        call("tide", place="Kiel", hour=3),
+        call("picture"),
+        call("ship"),
+        call("wreck"),
+        call("long", characters=150_000),
+        call("roots"),
+        call("think"),
+        call("berth"),
+        use("ListMcpResourcesTool"),
+        use("ReadMcpResourceTool", server="harbour", uri="chart://north"),
+        call("tide", place=7, hours=1),
+        "done",
+    ]
+    async with opened(tmp_path, cast(lead=lead), {"harbour": reach(GENERATIONS[generation])}) as session:
+        assert await all_turns(session) == "done"
+        said, results = answers(session), tool_results(session)
+        (standing,) = session.parts.servers.standings()
+    assert standing.version == generation
+    assert said[0] == "Kiel at 3: 4 m"
+    (picture,) = [block for block in results[1].content if isinstance(block, Image)]
+    assert base64.b64decode(picture.source.data)[:4] == b"\x89PNG"
+    assert "a lighthouse" in said[1]
+    assert "chart://north" in said[1]
+    assert json.loads(said[2]) == {"name": "Rose", "tons": 40}
+    assert results[3].is_error
+    whole = Path(said[4].split("The whole result is in ")[1].split(": read")[0])
+    assert len(said[4]) < 110_000
+    assert whole.read_text() == "begin " + "x" * 150_000 + " end"
+    assert said[5] == tmp_path.as_uri()
+    assert results[6].is_error, "nobody lends a server our model"
+    assert said[7] == "decline", "nobody is there to answer"
+    assert '"uri": "chart://north"' in said[8]
+    assert "rocks everywhere" in said[9]
+    assert results[10].is_error
+
+
+@pytest.mark.spec("MCP-01", "USR-13")
+async def test_a_sub_agent_has_the_tools_too_through_the_same_server(tmp_path: Path) -> None:
+    child = [call("pid"), lambda request: request.messages[-1].content[0].content]
+    lead = [call("pid"), call("where"), agent("child"), "done"]
+    servers = {"harbour": harbour(HARBOUR_WORD="${WORD_OF_TEST:-ahoy}")}
+    async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
+        await all_turns(session)
+        said = answers(session)
+        (started,) = [event for event in recorded(session) if isinstance(event, AgentStarted)]
+    assert said[0] in said[2]
+    assert said[1] == f"{tmp_path} ahoy"
+    assert "mcp__harbour__pid" in started.tools
+
+
+async def test_a_server_that_tells_how_far_it_is_is_heard(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def watch(event: Any) -> None:
+        if isinstance(event, ToolProgress):
+            told.append(event.text)
+
+    async with opened(
+        tmp_path, cast(lead=[call("sail", steps=3), "done"]), {"harbour": harbour()}
+    ) as session:
+        session.watch(watch)
+        await all_turns(session)
+        assert answers(session) == ["arrived"]
+    assert told
+    assert told[-1].startswith("3 of 3") or "mile" in told[-1]
+
+
+@pytest.mark.parametrize("words", GENERATIONS.values(), ids=GENERATIONS)
+async def test_what_a_server_asks_goes_to_the_person(tmp_path: Path, words: tuple[str, ...]) -> None:
+    model = cast(lead=[call("berth"), "done"])
+    async with opened(tmp_path, model, {"harbour": harbour(*words)}, attended=True) as session:
+        desk = session.parts.desk
+
+        async def answer() -> Choose:
+            async for question in desk.incoming():
+                assert isinstance(question, Choose)
+                berth, shade = question.choices
+                desk.answer(question.id, Chosen(answers={berth.question: "12", shade.question: "Yes"}))
+                return question
+            raise AssertionError
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            asked = group.create_task(answer())
+            turn = session.run("lead")
+            async for _ in turn:
+                pass
+        assert answers(session) == ["accept {'number': 12, 'shade': True}"]
+    assert "Where shall she lie?" in asked.result().choices[0].question
+    assert "Which berth" in asked.result().choices[0].question
+
+
+@pytest.mark.parametrize("words", GENERATIONS.values(), ids=GENERATIONS)
+async def test_interrupting_a_turn_cancels_the_call_at_the_server(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    began, cancelled = tmp_path / "began", tmp_path / "cancelled"
+    os.mkfifo(began)
+    os.mkfifo(cancelled)
+    model = cast(lead=[call("drift", began=str(began), cancelled=str(cancelled)), "done"])
+    async with opened(tmp_path, model, {"harbour": harbour(*words)}) as session, asyncio.timeout(60):
+        turn = session.run("lead")
+        assert await asyncio.to_thread(began.read_text) == "began"
+        assert await session.interrupt()
+        async for _ in turn:
+            pass
+        assert await asyncio.to_thread(cancelled.read_text) == "cancelled"
+        assert statuses(session) == {"harbour": "connected"}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
+    tmp_path: Path, transport: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        server = harbour() if transport == "stdio" else {"url": await stack.enter_async_context(served())}
+        model = cast(lead=[call("grow"), "done"])
+        session = await stack.enter_async_context(opened(tmp_path, model, {"harbour": server}))
+        changed = asyncio.Event()
+        await session.parts.servers.ready()
+        before = session.parts.servers.changed
+        session.parts.servers.changed = lambda: (before(), changed.set())
+        async with asyncio.timeout(30):
+            await all_turns(session)
+            await changed.wait()
+        assert list(session.agent.tools)[-1] == "mcp__harbour__late"
+
+
+async def test_a_server_at_an_address_that_is_gone_says_so_and_a_flood_from_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    def killed(request: Request) -> Any:
+        os.kill(int(result_text(request.messages[-1].content[0])), signal.SIGKILL)
+        return use("mcp__harbour__tide", "third", place="Kiel")
+
+    lead = [
+        use("mcp__harbour__long", "first", characters=20_000_000),
+        use("mcp__harbour__pid", "second"),
+        killed,
+        use("mcp__harbour__tide", "fourth", place="Kiel"),
+        "done",
+    ]
+    async with (
+        served() as url,
+        opened(tmp_path, cast(lead=lead), {"harbour": {"url": url}}) as session,
+        asyncio.timeout(60),
+    ):
+        await all_turns(session)
+        first, _, third, fourth = answers(session)
+        assert statuses(session) == {"harbour": "failed"}
+    assert "longer than 16 MB" in first
+    assert "It is being started again" in third
+    assert "is not there any more" in fourth
+
+
+async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:
+    async with opened(tmp_path, cast(lead=["done"]), {"har.bour": harbour()}) as session:
+        await session.parts.servers.ready()
+        (prompt,) = session.parts.servers.prompts()
+        assert (prompt.name, prompt.arguments[0].name) == ("mcp__har_bour__greet", "captain")
+        said = await session.parts.servers.prompt(prompt.name, {"captain": "Ann"})
+    assert said == "Say hello to Ann."
