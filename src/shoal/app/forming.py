@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shoal.agent.agent import Agent
 from shoal.agent.loop import Ended, run
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError
 from shoal.core.messages import Message, user
 from shoal.tools.structured import STRUCTURED_OUTPUT, StructuredOutput
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
 
 TIMES_REMINDED = 3
 _ASKED = f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs read that, not your text."
@@ -39,19 +41,21 @@ def with_form(options: Options) -> tuple[Options, StructuredOutput | None]:
     return options, tool
 
 
-async def run_to_form(
-    agent: Agent, prompt: Message | None, form: StructuredOutput | None, others_work: Callable[[], bool]
-) -> Ended:
+async def run_to_form(session: Session, prompt: Message | None) -> Ended:
     """Agents in the background bring another turn, which can still give the answer."""
+    agent, form = session.agent, session.parts.form
     if form is None:
         return await run(agent, prompt)
+
+    def is_missing(ended: Ended) -> bool:
+        return ended.reason == "done" and not form.filled and not session.any_working
+
     form.forget()
     ended = await run(agent, prompt)
-    reminded = 0
-    while ended.reason == "done" and not form.filled and reminded < TIMES_REMINDED and not others_work():
-        reminded += 1
-        ended = await run(agent, user(_REMINDER), by="runtime")
-    if ended.reason == "done" and not form.filled and not others_work():
+    for _ in range(TIMES_REMINDED):
+        if is_missing(ended):
+            ended = await run(agent, user(_REMINDER), by="runtime")
+    if is_missing(ended):
         told = f"no answer in the form that was asked for, after {TIMES_REMINDED} reminders"
         return replace(ended, reason="no_output", detail=told)
     return ended

@@ -441,8 +441,7 @@ class Session:
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
                 await self.parts.servers.ready()
-                form, others = self.parts.form, lambda: self.any_working
-                return await run_to_form(self.agent, prompt, form, others), None
+                return await run_to_form(self, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

@@ -94,6 +94,20 @@ async def _get_context_usage(session: Session, body: _Body) -> _Answer:
     return context_usage(session)
 
 
+async def _mcp_status(session: Session, body: _Body) -> _Answer:
+    servers = []
+    for each in session.parts.servers.standings():
+        server: dict[str, Any] = {
+            "name": each.name,
+            "status": each.status,
+            "config": {"type": each.kind, "name": each.name},
+            "scope": each.origin,
+            "tools": [{"name": name} for name in each.tools],
+        }
+        servers.append(server | ({"error": each.detail} if each.detail else {}))
+    return {"mcpServers": servers}
+
+
 async def _rewind_files(session: Session, body: _Body) -> _Answer:
     said = body.get("user_message_id")
     if not isinstance(said, str) or not said:
@@ -113,6 +127,7 @@ _REQUESTS: dict[str, Callable[[Session, _Body], Awaitable[_Answer]]] = {
     "stop_task": _stop_task,
     "background_task": _background_task,
     "get_context_usage": _get_context_usage,
+    "mcp_status": _mcp_status,
     "rewind_files": _rewind_files,
 }
 

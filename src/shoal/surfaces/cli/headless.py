@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +42,8 @@ class Job(Struct, frozen=True, kw_only=True):
     options: Options
     prompt: str | None
     output: Wanted
+    relayed_servers: Sequence[str] = ()
+    """MCP servers that live in the program that drives the run."""
     quiet: bool = False
     verbose: bool = False
     """Tell the person at the end of each turn what it took."""
@@ -78,8 +80,9 @@ async def _driven(job: Job, output: StreamOutput, signals: Signals) -> int:
     from shoal.surfaces.cli.driving import DrivingProgram
 
     async with DrivingProgram(output.send, job.options.clock) as program:
-        begun = await begin(program, output, job.options)
+        begun = await begin(program, output, job.options, job.relayed_servers)
         async with Session(begun.options) as session:
+            begun.settle(session)
             return await _Run(job, session, output, signals, Driven(program, begun)).work()
 
 

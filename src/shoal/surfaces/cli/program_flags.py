@@ -131,6 +131,37 @@ def _sources(value: str | None) -> tuple[str, ...] | None:
     return names
 
 
+def relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of `--mcp-config`: the names of servers that live in the driving program, and what is left of it."""
+    from shoal.wire.content import dump
+
+    names: list[str] = []
+    rest: list[str] = []
+    for value in values:
+        servers = _servers_in(value)
+        own = [name for name, each in servers.items() if _is_relayed(each)]
+        others = {name: each for name, each in servers.items() if name not in own}
+        names += own
+        rest.append(dump({"mcpServers": others}).decode() if own else value)
+    return tuple(names), tuple(rest)
+
+
+def _servers_in(value: str) -> Mapping[str, Any]:
+    """Of JSON itself: a file cannot name what lives in a program."""
+    from shoal.wire.content import load
+
+    try:
+        raw = load(value.encode()) if value.lstrip().startswith("{") else None
+    except ValueError:
+        return {}  # told of where the flag is read
+    servers = raw.get("mcpServers") if isinstance(raw, dict) else None
+    return servers if isinstance(servers, dict) else {}
+
+
+def _is_relayed(server: object) -> bool:
+    return isinstance(server, Mapping) and server.get("type") == "sdk"
+
+
 def _plugins(directories: Sequence[str]) -> tuple[Path, ...]:
     from shoal.app.options import Options
 
