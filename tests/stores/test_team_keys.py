@@ -48,6 +48,13 @@ def test_a_key_is_for_this_user_alone_and_stays(home: Path) -> None:
     }
 
 
+def test_what_a_killed_process_left_of_a_key_is_cleared_by_the_next(home: Path) -> None:
+    key = team_key(home, "crew")
+    (home / "shoal" / "keys" / ".crew.tmp.d68fba55").write_bytes(key)
+    assert team_key(home, "crew") == key
+    assert [path.name for path in (home / "shoal" / "keys").iterdir()] == ["crew"]
+
+
 def test_processes_that_make_it_at_once_have_the_same_one(home: Path) -> None:
     makers = [
         subprocess.Popen(

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
-from contextlib import suppress
 from functools import partial
-from typing import TypeGuard
 
-from shoal.core.agents import Glimpse, KeptWork, Order
+from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
-from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.errors import AgentRefused, NoSuchTeam, RecordError, ShoalError, StoreError
-from shoal.core.events import AgentEnded, WorkKept
+from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
@@ -22,31 +18,27 @@ from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
-from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
 from shoal.team.authenticity import ForeignPrograms, Verifier
 from shoal.team.briefing import briefing
+from shoal.team.departures import Departures, is_foreign
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
-from shoal.team.mate import Mate
 from shoal.team.member import Member
-from shoal.team.obituary import Lost, approved, backend_of, completion, glimpse, obituary, terminated
+from shoal.team.obituary import Lost, glimpse
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
 from shoal.team.taking_up import go_on
 
-KILL = 5.0
-"""Seconds in which one that is ended must be gone."""
 
-
-class LedTeam:
+class LedTeam(Departures):
     """`tasks` outlives it."""
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
@@ -187,90 +179,11 @@ class LedTeam:
         self._room.settled(item.id, owner)
         self.changed()
 
-    # Ending
-
-    def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        post = self._posts[name]
-        post.end_grace()
-        post.member.request = request
-        post.grace = self._tasks.create_task(self._enforce(post))
-
-    def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
-        """One in another process takes its mail there: its time runs from now on."""
-        if isinstance(self._posts[name].member, Afar):
-            self.asked_to_end(name, request)
-
-    async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
-        asked = post.member.request
-        if asked is None or request not in ("", asked.request_id):
-            raise AgentRefused("There is no such request to shut down, or it was answered already.")
-        if not approve and post.rejected:
-            raise AgentRefused("The lead asks for the second time: finish what you must, and approve.")
-        post.end_grace()
-        if approve:
-            post.approved = asked
-            self._tasks.create_task(self.end(post, "it shut down as it was asked to"))
-            # This is its own call, which ends with it: nothing may be asked of its model after this.
-            await post.gone.wait()
-            return
-        post.rejected = True
-        await self.office.post_body(
-            post.member.name,
-            LEAD_NAME,
-            ShutdownRejected(
-                request_id=asked.request_id,
-                sender=post.member.name,
-                reason=reason,
-                timestamp=self.office.now,
-            ),
-        )
-
     def permit(self, update: Suggestion) -> None:
         """What a person answered for the whole session holds for members in other processes, too."""
         for post in self._posts.values():
             if isinstance(post.member, Afar):
                 post.member.permit(update)
-
-    def agreed_to_end(self, name: AgentName, request: str) -> None:
-        """One in another process says so, and ends by itself."""
-        post = self._posts.get(name)
-        if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
-            post.approved = asked
-            if not is_foreign(post.member):
-                # Another program has the rest of its time for ending, and is not idle before it is gone.
-                post.end_grace()
-
-    def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
-        """By mail. Of one of ours that agrees, this comes when it is gone."""
-        if isinstance(answer, ShutdownApproved):
-            self.agreed_to_end(name, answer.request_id)
-            return
-        post = self._posts.get(name)
-        asked = None if post is None else post.member.request
-        if post is not None and asked is not None and asked.request_id == answer.request_id:
-            post.end_grace()
-            post.rejected = True
-
-    async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
-        """Gone when this returns, whatever it was doing."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
-        await asyncio.sleep(0)
-        if post.life is not None:
-            post.member.stopping = post.member.stopping or why
-            post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
-            post.life.cancel()
-        try:
-            async with self._on.clock.deadline(KILL):
-                await post.gone.wait()
-        except TimeoutError:
-            self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
-            await self._leave(post, Ending(status="killed", text="", detail=why))
-
-    async def _left(self, post: Post) -> None:
-        """Until the lead is told of one that ends already."""
-        with suppress(TimeoutError):
-            async with self._on.clock.deadline(KILL):
-                await post.gone.wait()
 
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
         """End all members and chores; those that were at work. With `stays` they can be taken up again."""
@@ -396,62 +309,6 @@ class LedTeam:
         self.changed()
         return True
 
-    async def _enforce(self, post: Post) -> None:
-        await self._on.clock.sleep(self._on.grace)
-        await self.end(post, f"it did not answer the request to shut down within {self._on.grace:g} s")
-
-    async def _leave(self, post: Post, end: Ending) -> None:
-        member = post.member
-        if self._posts.pop(member.name, None) is None:
-            return
-        self._leaving.add(post)
-        member.state = "shutdown"
-        self._activity.forget(member.name)
-        if post.pump is not None:
-            post.pump.cancel()
-        work: KeptWork | None = None
-        try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
-            await self._out_of_the_record(post)
-            work = await member.finish()
-        except ShoalError as error:
-            self._on.note(f"Not everything of {member.name} could be put away: {error}")
-        finally:
-            self._on.purse.ended(post.counted)
-            self._tell_ended(post, end, work)
-            self._leaving.discard(post)
-            post.gone.set()
-            self.changed()
-            if post.grace is not None and post.grace is not asyncio.current_task():
-                post.end_grace()
-
-    async def _out_of_the_record(self, post: Post) -> None:
-        name, rosters = post.member.name, self._on.record.rosters
-        if post.member.stays:
-            self.show_activity(name, active=False)
-            return
-        try:
-            await self._board.release_all(name)
-            await rosters.leave(self.name, name)
-        except NoSuchTeam:
-            return
-        if post.approved is not None and not is_foreign(post.member):
-            # After it is gone: who reads that it agreed finds it gone.
-            pane = post.member.pane
-            body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
-            await self.office.post_body(name, LEAD_NAME, body)
-
-    def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
-        member, done = post.member, completion(self._on, post, end)
-        notice = "" if post.silent else terminated(post, end, work)
-        self._on.emit(AgentEnded(agent=member.id, completion=done, notice=notice))
-        if work is not None:
-            self._on.emit(WorkKept(agent=member.id, work=work))
-        if notice:
-            self._lead_mail.release()
-            self._on.queue.put(obituary(self._on.leader, done.id, notice))
-
     async def _watch(self) -> None:
         """Give the lead what was held for it when the team has gone quiet."""
         while True:
@@ -487,8 +344,3 @@ class LedTeam:
 
     def refuse_stranger(self, name: str) -> AgentRefused:
         return AgentRefused(nobody_called(name, self.name, (LEAD_NAME, *self._posts)))
-
-
-def is_foreign(member: Mate) -> TypeGuard[Afar]:
-    """Whether it is another program, which speaks for itself."""
-    return isinstance(member, Afar) and member.is_foreign

@@ -22,6 +22,7 @@ def team_key(home: Path, team: TeamName) -> bytes:
         if key is None:
             _make(keys, team)
             key = keys.read(team)
+        _clear(keys, team)
     finally:
         keys.close()
     if key is None or len(key) != KEY_SIZE:
@@ -40,11 +41,17 @@ def remove_key(home: Path, team: TeamName) -> None:
     if keys is None:
         return
     try:
-        for name in keys.names():
-            if name == team or name.startswith(_beginning(team)):
-                keys.remove(name)
+        keys.remove(team)
+        _clear(keys, team)
     finally:
         keys.close()
+
+
+def _clear(keys: Directory, team: TeamName) -> None:
+    """Who is just making a key finds that there is one."""
+    for name in keys.names():
+        if name.startswith(_beginning(team)):
+            keys.remove(name)
 
 
 def _make(keys: Directory, team: TeamName) -> None:
@@ -53,6 +60,10 @@ def _make(keys: Directory, team: TeamName) -> None:
     keys.write(temporary, os.urandom(KEY_SIZE), durable=True)
     try:
         keys.link(temporary, team)
+    except StoreError:
+        # Cleared away by another, who has made one.
+        if keys.read(team) is None:
+            raise
     finally:
         keys.remove(temporary)
 
