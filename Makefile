@@ -18,7 +18,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
 		printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-demo: setup-run ## three agents repair a small project side by side, offline, in about 20 seconds
+demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
 
 test: setup-test ## run all tests (ARGS="-k name" for some of them)

@@ -1,10 +1,14 @@
 """Draws docs/pictures/demo.svg from a real run of `shoal demo`; standard library only.
 
-Usage: python3 scripts/demo_picture.py [COMMAND …]   (default: shoal demo)
+Usage: python3 scripts/demo_picture.py [--until TEXT] [--rows N] [COMMAND …]
+
+The picture is the screen when TEXT came: its last N rows, with what scrolled off. With an empty TEXT it is
+what the whole run left. The usual moment is when a permission that the team asked for is given.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import os
 import pty
@@ -19,6 +23,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
 COLUMNS, ROWS = 80, 24
+UNTIL, SHOWN = "in your place)", 54
+DRAWN = "\x1b[?2026l"
+"""Ends each drawing of the screen."""
 
 CELL, LINE, LEFT, TOP, BOTTOM = 8.43, 19.0, 22.0, 58.0, 22.0
 PAPER, FRAME, INK, DIM = "#10171e", "#26313c", "#d5dde5", "#7f8d9a"
@@ -179,13 +186,27 @@ def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
     return runs
 
 
-def main(command: list[str]) -> None:
-    page = Page()
-    page.feed(run(command))
+def at_that_time(written: str, text: str) -> str:
+    """What was written until the first whole drawing with that text in it."""
+    before, found, after = written.partition(text)
+    if not found:
+        sys.exit(f"The run never showed {text!r}.")
+    rest, end, _ = after.partition(DRAWN)
+    return before + found + rest + end
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw docs/pictures/demo.svg from a run of the demo.")
+    parser.add_argument("--until", default=UNTIL, metavar="TEXT")
+    parser.add_argument("--rows", type=int, default=SHOWN)
+    parser.add_argument("command", nargs="*", default=["shoal", "demo"])
+    wanted = parser.parse_args()
+    page, written = Page(), run(wanted.command)
+    page.feed(at_that_time(written, wanted.until) if wanted.until else written)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(drawn(page.rows, " ".join(command)), encoding="utf-8")
+    PICTURE.write_text(drawn(page.rows[-wanted.rows :], " ".join(wanted.command)), encoding="utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["shoal", "demo"])
+    main()

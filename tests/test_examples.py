@@ -41,3 +41,20 @@ def test_the_agents_example_starts_two_reads_their_reports_and_resumes_one() -> 
     ]
     assert goes_on == "list goes on"
     assert again == "list completed: list.txt begins with 'bread'. (0 tool calls)"
+
+
+@pytest.mark.spec("SRF-03")
+def test_the_example_of_processes_starts_works_together_and_shuts_down() -> None:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / "team_of_processes.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    *work, said, left = ran.stdout.splitlines()
+    assert {"anna starts", "ben starts", "anna ends: completed", "ben ends: completed"} <= set(work)
+    assert work.index("anna@greeters: Write") < work.index("ben@greeters: Read")
+    assert said == "lead: The greeting is written and checked."
+    assert left == "in the project: hello"

@@ -1,4 +1,4 @@
-"""`shoal demo`: real agents in real worktrees on a real project, with a scripted mind."""
+"""`shoal demo agents`: real agents in real worktrees on a real project, with a scripted mind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def at_work_below(directory: Path) -> list[str]:
 @pytest.mark.needs("bwrap")
 @pytest.mark.spec("ISO-01")
 def test_three_agents_repair_the_project_for_real(place: Place, tmp_path: Path) -> None:
-    terminal = place.shoal_at_terminal("demo", "--fast", "--keep", TMPDIR=str(temporary(tmp_path)))
+    terminal = place.shoal_at_terminal("demo", "agents", "--fast", "--keep", TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
     text = terminal.screen.text
     assert "words are scripted" in text
@@ -75,7 +75,7 @@ def test_three_agents_repair_the_project_for_real(place: Place, tmp_path: Path) 
 
 @pytest.mark.needs("bwrap")
 def test_the_cost_of_each_agent_adds_up_to_the_whole(place: Place, tmp_path: Path) -> None:
-    terminal = place.shoal_at_terminal("demo", "--fast", TMPDIR=str(temporary(tmp_path)))
+    terminal = place.shoal_at_terminal("demo", "agents", "--fast", TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
     text = terminal.screen.text
     assert "at invented prices" in text
@@ -89,7 +89,7 @@ def test_the_cost_of_each_agent_adds_up_to_the_whole(place: Place, tmp_path: Pat
 def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
     env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "SHOAL_HOME": str(place.home)}
     run = subprocess.run(
-        [*SHOAL, "demo", "--fast"], env=env, capture_output=True, text=True, timeout=60, check=False
+        [*SHOAL, "demo", "agents", "--fast"], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert run.returncode == 0, run.stderr
     assert "\x1b" not in run.stdout
@@ -113,7 +113,7 @@ def test_settings_of_the_person_do_not_reach_it(place: Place, tmp_path: Path) ->
         "SHOAL_SUBAGENT_MODEL": "openai:nobody",
     }
     run = subprocess.run(
-        [*SHOAL, "demo", "--fast"],
+        [*SHOAL, "demo", "agents", "--fast"],
         env=os.environ | env,
         capture_output=True,
         text=True,
@@ -131,7 +131,8 @@ def test_where_no_sandbox_holds_it_says_so_and_goes_on(place: Place, tmp_path: P
             link = programs / program.name
             if program.name not in ("bwrap", "sandbox-exec") and not link.is_symlink():
                 link.symlink_to(program)
-    terminal = place.shoal_at_terminal("demo", "--fast", PATH=str(programs), TMPDIR=str(temporary(tmp_path)))
+    tmp = str(temporary(tmp_path))
+    terminal = place.shoal_at_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
     assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
     assert "No sandbox can hold the agents in their worktrees here" in terminal.screen.text
     assert "worktree_guard: weak" in terminal.screen.text
@@ -139,17 +140,18 @@ def test_where_no_sandbox_holds_it_says_so_and_goes_on(place: Place, tmp_path: P
     assert "all 8 pass" in terminal.screen.text
 
 
-def test_without_git_it_says_what_to_install(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [(), ("agents",)])
+def test_without_git_it_says_what_to_install(place: Place, tmp_path: Path, what: tuple[str, ...]) -> None:
     env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "PATH": str(tmp_path)}
-    run = subprocess.run([*SHOAL, "demo", "--fast"], env=env, capture_output=True, text=True, check=False)
+    run = subprocess.run([*SHOAL, "demo", *what], env=env, capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr == "shoal: The demo's agents work in git worktrees. Install git first.\n"
+    assert run.stderr == "shoal: The demo's project is a git repository. Install git first.\n"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_narrow_terminal_without_colours_shows_whole_lines(place: Place, tmp_path: Path) -> None:
     env = environment(place.home, TMPDIR=str(temporary(tmp_path)), NO_COLOR="1")
-    with Terminal([*SHOAL, "demo", "--fast"], cwd=place.project, env=env, columns=60) as terminal:
+    with Terminal([*SHOAL, "demo", "agents", "--fast"], cwd=place.project, env=env, columns=60) as terminal:
         assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
         assert max(map(len, terminal.screen.lines)) <= 59
         assert "m" not in terminal.screen.codes
@@ -163,7 +165,12 @@ def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: Place, tmp_pat
     env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "SHOAL_HOME": str(place.home)}
     near, installed = (
         subprocess.run(
-            [name, "demo", "--fast"], cwd=place.project, env=env, capture_output=True, text=True, check=True
+            [name, "demo", "agents", "--fast"],
+            cwd=place.project,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.splitlines()[-2:]
         for name in ("bin/shoal", str(program))
     )
@@ -177,7 +184,11 @@ def test_a_home_of_ones_own_keeps_the_record_and_nothing_else(place: Place, tmp_
     tmp, home = temporary(tmp_path), tmp_path / "own home"
     env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
     run = subprocess.run(
-        [*SHOAL, "demo", "--fast", "--home", str(home)], env=env, capture_output=True, text=True, check=True
+        [*SHOAL, "demo", "agents", "--fast", "--home", str(home)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (record,) = told(run.stdout, r"^record +(.*)$")
     (session,) = told(run.stdout, rf"From another terminal: SHOAL_HOME='{home}' shoal watch (\w+)$")
@@ -201,14 +212,14 @@ def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
     broken.write_text("#!/bin/sh\necho nothing works today >&2\nexit 9\n")
     broken.chmod(0o755)
     path = f"{broken.parent}{os.pathsep}{os.environ['PATH']}"
-    terminal = place.shoal_at_terminal("demo", "--fast", PATH=path, TMPDIR=str(temporary(tmp_path)))
+    terminal = place.shoal_at_terminal("demo", "agents", "--fast", PATH=path, TMPDIR=str(temporary(tmp_path)))
     assert terminal.wait_for_end(bound=60) == 1
     assert "The demo failed" in terminal.screen.text
 
 
 def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: Place, tmp_path: Path) -> None:
     tmp = temporary(tmp_path)
-    terminal = place.shoal_at_terminal("demo", "--home", str(place.home), TMPDIR=str(tmp))
+    terminal = place.shoal_at_terminal("demo", "agents", "--home", str(place.home), TMPDIR=str(tmp))
     terminal.wait_for("Edit harbour/berths.py")
     rows = told(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
     assert sorted(rows) == [*AGENTS]
@@ -222,7 +233,7 @@ def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: Place, tm
 def test_it_clears_up_when_it_is_ended_from_outside(place: Place, tmp_path: Path) -> None:
     tmp = temporary(tmp_path)
     env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
-    with subprocess.Popen([*SHOAL, "demo"], env=env, stdout=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen([*SHOAL, "demo", "agents"], env=env, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if "started in the background" in line:

@@ -195,6 +195,36 @@ async def test_a_script_file_answers_what_fits(tmp_path, name):
         await model.reply(asking("please fix it"))
 
 
+async def test_a_script_may_use_what_came_since_the_last_answer(tmp_path):
+    script = tmp_path / "script.json"
+    step = {
+        "pattern": r"request (?P<number>\w+)",
+        "text": "About {{number}} and {{nothing}}.",
+        "tools": [{"name": "Send", "input": {"to": ["x"], "message": {"id": "{{number}}", "approve": True}}}],
+    }
+    script.write_text(json.dumps([step]))
+    said = Message(role="assistant", content=(Text(text="Yes?"),))
+    messages = [user("request old"), said, user("request 7f, please"), user("and hurry")]
+    reply = await ScriptedModel.from_file(script).reply(Request(system="", messages=messages))
+    assert reply.message.text == "About 7f and {{nothing}}."
+    assert reply.message.tool_uses[0].input == {"to": ["x"], "message": {"id": "7f", "approve": True}}
+
+
+async def test_a_script_may_have_a_pace_and_a_price(tmp_path):
+    script = tmp_path / "script.toml"
+    manner = "pace = 0.5\nprice = { input = 3.0, output = 15.0 }\n"
+    script.write_text(manner + '[[steps]]\ntext = "three short words"\n')
+    clock = FakeClock()
+    model = ScriptedModel.from_file(script, clock=clock)
+    assert (model.card.price.input, model.card.price.output) == (3.0, 15.0)
+    async with asyncio.TaskGroup() as group:
+        saying = group.create_task(model.reply(asking("go")))
+        await clock.advance(1.4)
+        assert not saying.done()
+        await clock.advance(0.2)
+    assert saying.result().message.text == "three short words"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

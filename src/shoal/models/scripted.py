@@ -40,7 +40,7 @@ from shoal.core.requests import (
     unheard,
 )
 from shoal.core.usage import ModelCard, Price, Usage
-from shoal.wire.script import Asked, Step, Steps, read_script
+from shoal.wire.script import Asked, Step, Steps, read_spoken
 
 CARD = ModelCard(id="scripted", provider="scripted", price=Price(input=0.0, output=0.0))
 _WORD = re.compile(r"\S+\s*|\s+")
@@ -85,11 +85,10 @@ class ScriptedModel:
         self._counted = _Counted()
 
     @classmethod
-    def from_file(
-        cls, path: Path, *, card: ModelCard = CARD, clock: Clock | None = None, pace: float = 0.0
-    ) -> ScriptedModel:
-        """Raises `SettingsError` when the script cannot be used."""
-        steps = Steps(read_script(path, Step))
+    def from_file(cls, path: Path, *, clock: Clock | None = None, pace: float | None = None) -> ScriptedModel:
+        """At the script's own pace where none is given. Raises `SettingsError` when it cannot be used."""
+        script, voice = read_spoken(path, Step)
+        steps, card = Steps(script), structs.replace(CARD, price=voice.price)
 
         def think(request: Request) -> Sayable:
             step = steps.take(asked(request))
@@ -99,7 +98,7 @@ class ScriptedModel:
                 content=step.content, usage=step.usage, stop_reason=step.stop_reason, delay=step.delay
             )
 
-        return cls(think, card=card, clock=clock, pace=pace)
+        return cls(think, card=card, clock=clock, pace=voice.pace if pace is None else pace)
 
     @property
     def card(self) -> ModelCard:
@@ -266,18 +265,25 @@ def _in_order(said: Sequence[Sayable], card: ModelCard) -> Callable[[Request], S
 
 def asked(request: Request) -> Asked:
     return Asked(
-        last=lambda: _last_words(request),
+        last=lambda: _since_last_answer(request),
         system=lambda: request.system,
         answers=lambda: sum(message.role == "assistant" for message in request.messages),
     )
 
 
-def _last_words(request: Request) -> str:
-    """The text and tool results of the newest message."""
-    if not request.messages:
-        return ""
+def _since_last_answer(request: Request) -> str:
+    """The texts and tool results that the model has not answered yet."""
+    texts: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            break
+        texts.append(_heard(message))
+    return "\n".join(reversed(texts))
+
+
+def _heard(message: Message) -> str:
     texts = []
-    for block in request.messages[-1].content:
+    for block in message.content:
         if isinstance(block, Text):
             texts.append(block.text)
         elif isinstance(block, ToolResult):
@@ -286,7 +292,7 @@ def _last_words(request: Request) -> str:
 
 
 def _unscripted(why: str, request: Request, card: ModelCard) -> ModelError:
-    asked = _last_words(request)
+    asked = _since_last_answer(request)
     excerpt = asked if len(asked) <= 300 else f"{asked[:300]}…"
     return ModelError(
         f"{why} what was asked (message {len(request.messages)}): {excerpt!r}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
@@ -60,6 +60,8 @@ class Afar:
         self.withdrawn: Callable[[str], None] = lambda _: None
         self.agreed: Callable[[str], None] = lambda _: None
         self.changed: Callable[[], None] = lambda: None
+        self.lost: Callable[[], Awaitable[None]] = _nothing
+        """Called at once when its line ends without a last word, before its process is cleared away."""
         self.since = iso(on.clock.now())
         """What it asked by mail before this, another process of it asked."""
         self.died = ""
@@ -159,6 +161,8 @@ class Afar:
     async def live(self) -> Ending:
         try:
             await self._listen()
+            if self._left is None and not self.is_foreign:
+                await self.lost()
             how = await self._berth.over()
             if self.is_foreign and self.request is not None:
                 return Ending(status="completed", text="", detail="it shut down as it was asked to")
@@ -282,6 +286,9 @@ async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refus
             return said
         early.append(said)
     return None
+
+
+async def _nothing() -> None: ...
 
 
 async def _give_up(berth: Berth) -> None:

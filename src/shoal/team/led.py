@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from contextlib import suppress
 from functools import partial
 
 from shoal.core.agents import Glimpse, Order
@@ -265,7 +266,14 @@ class LedTeam(Departures):
         member.changed = self.changed
         member.withdrawn = self._lead_mail.withdraw
         member.agreed = lambda request: self.agreed_to_end(name, request)
+        member.lost = lambda: self._hold_tasks(name)
         return member
+
+    async def _hold_tasks(self, name: AgentName) -> None:
+        """Before others find them left: what it had claimed stays its own until it goes on or is given up."""
+        # Tried again before it goes on.
+        with suppress(ShoalError):
+            await self._board.reclaim(name)
 
     def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
@@ -291,7 +299,6 @@ class LedTeam(Departures):
         if post.revivals >= self._on.revivals:
             return False
         post.revivals += 1
-        # Before others look: what it had claimed stays its own.
         await self._board.reclaim(dead.name)
         team = await self._on.record.rosters.read(self.name)
         entered = None if team is None else team.member(dead.name)

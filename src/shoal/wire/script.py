@@ -1,11 +1,19 @@
 """Scripts that stand in for a model's mind, from JSON or TOML: steps, what each answers to and says.
 
-A script is a list of steps, or a mapping with `steps`. For each request the first step that fits and is not
-used up is said. A step is used once, or for ever with `repeat`; a step without conditions always fits, so a
-plain list is said in its order. All of a step's fields are optional:
+A script is a list of steps, or a mapping with `steps` and what else holds for the speaker:
 
-    match        text that occurs in the last user text or tool result
-    pattern      the same as a regular expression
+    steps        in the order in which they are tried
+    pace         seconds per word; 0 where it is left out
+    price        {"input": 3.0, "output": 15.0}, in dollars per million tokens; 0 where it is left out
+
+For each request the first step that fits and is not used up is said. A step is used once, or for ever with
+`repeat`; a step without conditions always fits, so a plain list is said in its order. Which steps are used up
+one process knows for itself: another one that goes on with its conversation begins with all of them. All of a
+step's fields are optional:
+
+    match        text that occurs in what came since the last answer: user texts and tool results
+    pattern      the same as a regular expression; `{{name}}` in texts and inputs of calls is what its group
+                 of that name matched
     system       text that occurs in the system prompt
     at           how many answers the conversation already holds
     repeat       true: the step is never used up
@@ -22,15 +30,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.core.messages import ContentBlock, Text, Thinking, ToolUse
 from shoal.core.requests import StopReason
-from shoal.core.usage import Usage
+from shoal.core.usage import Price, Usage
+
+_FILLED = re.compile(r"\{\{(\w+)\}\}")
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,12 +81,25 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             and (not self.pattern or re.search(self.pattern, asked.last()) is not None)
         )
 
+    def filled(self, asked: Asked) -> Self:
+        """With what the groups of its pattern matched in the place of their names."""
+        found = re.search(self.pattern, asked.last()) if self.pattern else None
+        groups = {} if found is None else found.groupdict("")
+        if not groups:
+            return self
+        tools = [
+            replace(call, input={key: _filled(value, groups) for key, value in call.input.items()})
+            for call in self.tools
+        ]
+        text, thinking = _filled(self.text, groups), _filled(self.thinking, groups)
+        return replace(self, text=text, thinking=thinking, tools=tuple(tools))
+
 
 class Asked(Struct, frozen=True, kw_only=True):
     """What a step may look at; worked out only when one does."""
 
     last: Callable[[], str]
-    """The last user text or tool result."""
+    """The user texts and tool results since the last answer."""
     system: Callable[[], str]
     answers: Callable[[], int]
 
@@ -94,12 +118,24 @@ class Steps(Generic[StepT]):
             if step.fits(asked):
                 if not step.repeat:
                     del self._open[index]
-                return step
+                return step.filled(asked)
         return None
+
+
+class Voice(Struct, frozen=True, kw_only=True):
+    """How a script is spoken."""
+
+    pace: float = 0.0
+    price: Price = Price(input=0.0, output=0.0)
 
 
 def read_script(path: Path, kind: type[StepT]) -> tuple[StepT, ...]:
     """The steps of a script file; raises `SettingsError` that says what is wrong where."""
+    return read_spoken(path, kind)[0]
+
+
+def read_spoken(path: Path, kind: type[StepT]) -> tuple[tuple[StepT, ...], Voice]:
+    """As `read_script`, and how they are said."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -111,12 +147,25 @@ def read_script(path: Path, kind: type[StepT]) -> tuple[StepT, ...]:
         script = tuple(msgspec.convert(step, kind) for step in _listed(steps))
         for step in script:
             re.compile(step.pattern)
+        voice = msgspec.convert(raw if isinstance(raw, Mapping) else {}, Voice)
     except (ValueError, re.error) as error:
         raise SettingsError(f"The script {path} is not usable: {error}.", path=path) from error
-    return script
+    return script, voice
 
 
 def _listed(steps: object) -> list[object]:
     if not isinstance(steps, list):
         raise ValueError("it is neither a list of steps nor a mapping with `steps`")  # noqa: TRY004
     return steps
+
+
+def _filled(value: Any, groups: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return _FILLED.sub(lambda name: groups.get(name[1], name[0]), value)
+        case dict():
+            return {key: _filled(each, groups) for key, each in value.items()}
+        case list():
+            return [_filled(each, groups) for each in value]
+        case _:
+            return value

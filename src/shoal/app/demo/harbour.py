@@ -45,7 +45,7 @@ def put_under_git(directory: Path) -> None:
         try:
             done = subprocess.run(("git", *words), cwd=directory, capture_output=True, check=False, text=True)
         except FileNotFoundError:
-            raise WorktreeError("The demo's agents work in git worktrees. Install git first.") from None
+            raise WorktreeError("The demo's project is a git repository. Install git first.") from None
         if done.returncode:
             raise WorktreeError(f"git {words[0]} failed in the demo's project: {done.stderr.strip()}")
 

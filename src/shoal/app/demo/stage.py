@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -29,8 +30,11 @@ class Stage(Struct, frozen=True, kw_only=True):
     """Why no sandbox holds the agents in their worktrees; empty where one does."""
 
 
-def prepare(environ: MutableMapping[str, str], home: Path) -> None:
-    """Have everything that the demo starts find its own home, and none of the person's settings of git."""
+def prepare(environ: MutableMapping[str, str], home: Path, place: Path) -> None:
+    """Have everything that the demo starts find its own home, and none of the person's settings.
+
+    `place` is there, and has no start-up files for shells.
+    """
     for name in [*_FOREIGN, *(name for name in environ if name.startswith("GIT_"))]:
         environ.pop(name, None)
     environ.update(
@@ -40,8 +44,19 @@ def prepare(environ: MutableMapping[str, str], home: Path) -> None:
         GIT_CONFIG_GLOBAL=os.devnull,
         GIT_CONFIG_NOSYSTEM="1",
     )
+    if _works({**environ, "HOME": str(place)}):
+        environ["HOME"] = str(place)
     for who in ("AUTHOR", "COMMITTER"):
         environ.update({f"GIT_{who}_NAME": "Shoal demo", f"GIT_{who}_EMAIL": "demo@localhost"})
+
+
+def _works(environ: Mapping[str, str]) -> bool:
+    """Whether Python is found there: some installations find it by the person's own home alone."""
+    try:
+        found = subprocess.run(("python3", "-c", ""), env=environ, capture_output=True, check=False)
+    except OSError:
+        return False
+    return found.returncode == 0
 
 
 def stage(project: Path, environ: Mapping[str, str], *, fast: bool) -> Stage:

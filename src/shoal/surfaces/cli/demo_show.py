@@ -12,12 +12,8 @@ from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
-    AssistantSaid,
     Event,
     Finished,
-    Heard,
-    Noted,
-    RequestFailed,
     ToolFinished,
     ToolReturned,
     ToolStarted,
@@ -26,13 +22,13 @@ from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows, agent_words, colour
+from shoal.surfaces.cli.demo_voices import Voices
 from shoal.surfaces.cli.feed import Feed
 from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.standing import Standing, Standings
-from shoal.surfaces.cli.telling import Telling
 
 _NAMES = 6
 """Columns of the longest name, so that what agents do stands in a column."""
@@ -42,11 +38,6 @@ class _Call(Struct):
     preview: str
     words: str = ""
     style: str = ""
-
-
-class _Line(Struct, frozen=True):
-    color: str
-    parts: tuple[tuple[str, str], ...]
 
 
 class Show:
@@ -59,14 +50,10 @@ class Show:
         self._since = self._clock.monotonic()
         self._feed = Feed(session)
         self._standings = Standings()
-        self._telling = Telling(screen, standings=self._standings)
+        # That an agent started is told in a line of the agent's own.
+        self._voices = Voices(screen, self._standings, silent=frozenset({"Agent"}))
         self._activity = Activity(self._clock)
         self._calls: dict[str, _Call] = {}
-        self._noted: set[str] = set()
-        self._speaking = self._spoken = False
-        """Whether the lead is in the middle of its words, or spoke last: then a line is left free."""
-        self._held: list[_Line] = []
-        """Lines of agents that wait until the lead has said its words."""
         self.worktrees: set[Path] = set()
         """Directories that hold those of the agents."""
         self.completions: list[Completion] = []
@@ -109,30 +96,9 @@ class Show:
             it = self._standings.hear(event, self._clock.monotonic())
             self._activity.hear(event)
             if event.agent == LEAD:
-                self._hear_lead(event)
+                self._voices.hear_lead(event)
             else:
                 self._hear_agent(event, it)
-
-    def _hear_lead(self, event: Event) -> None:
-        match event:
-            case ToolStarted(tool="Agent") | ToolReturned(tool="Agent") | ToolFinished(tool="Agent"):
-                # That an agent started is told in a line of the agent's own.
-                return
-            case Noted(text=text) if text.partition(":")[0] in self._noted:
-                # Each agent's own sandbox says the same of this machine, for reasons of its own place.
-                return
-            case Noted(text=text):
-                self._noted.add(text.partition(":")[0])
-            case ToolStarted():
-                self._spoken = False
-            case Heard(kind="text"):
-                self._speaking = self._spoken = True
-            case AssistantSaid() | RequestFailed() | Finished():
-                self._speaking = False
-            case _:
-                pass
-        self._telling.hear(event)
-        self._write_held()
 
     def _hear_agent(self, event: Event, it: Standing) -> None:
         match event:
@@ -150,23 +116,13 @@ class Show:
             case _:
                 pass
         if (words := agent_words(event, it)) is not None:
-            self._held.append(_Line(colour(it.color), ((words, ""),)))
-        self._write_held()
+            self._voices.add(("● ", colour(it.color)), (words, ""))
 
     def _did(self, it: Standing, call: _Call) -> None:
         who, style = f"{it.who:<{_NAMES}} ", colour(it.color)
         room = max(self._screen.columns - 2 - width(who) - 2 - width(call.words), 12)
-        parts = ((who, style), (cut(call.preview, room), DIM), (f"  {call.words}", call.style))
-        self._held.append(_Line(style, parts))
-
-    def _write_held(self) -> None:
-        while self._held and not self._speaking:
-            line = self._held.pop(0)
-            with self._telling.aside():
-                self._screen.write("\n" if self._spoken else "")
-                self._spoken = False
-                for text, style in (("● ", line.color), *line.parts, ("\n", "")):
-                    self._screen.write(text, style)
+        preview = (cut(call.preview, room), DIM)
+        self._voices.add(("● ", style), (who, style), preview, (f"  {call.words}", call.style))
 
     def _rows(self, columns: int) -> list[str]:
         colours = self._screen.colours

@@ -5,34 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from shoal.surfaces.cli.agent_rows import colour
+from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
 from shoal.surfaces.cli.paint import (
     BOLD,
     BOLD_CYAN,
-    BOLD_GREEN,
-    BOLD_RED,
     DIM,
     GREEN,
     RED,
     YELLOW,
-    count,
     cut,
-    dollars,
-    seconds,
 )
 from shoal.surfaces.cli.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.core.agents import Completion
     from shoal.core.events import Finished
-    from shoal.core.usage import Spent
 
 
 class Ran(Struct, frozen=True, kw_only=True):
@@ -47,7 +40,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 def introduce(screen: Screen, task: str, unguarded: str) -> None:
-    screen.write("shoal demo\n", BOLD_CYAN)
+    screen.write("shoal demo agents\n", BOLD_CYAN)
     screen.write("  The model's words are scripted, and nothing leaves this machine.\n", DIM)
     screen.write("  The project, the agents, their worktrees, edits and tests are real.\n", DIM)
     if unguarded:
@@ -82,10 +75,10 @@ async def merge_all(screen: Screen, project: Path, home: Path, *, pause: float) 
 
 def summary(screen: Screen, ran: Ran) -> int:
     """Looks for itself: what is told here is what is on disk, not what the agents said about it."""
-    from shoal.app.demo.harbour import TESTS, changes
+    from shoal.app.demo.harbour import changes
 
-    tests = subprocess.run(TESTS, cwd=ran.project, capture_output=True, check=False, text=True)
-    passed = tests.returncode == 0 and ran.finished.reason == "done"
+    tests = tested(ran.project)
+    passed = tests.passed and ran.finished.reason == "done"
     differences = changes(ran.project)
     screen.write("\nWhat changed\n" if differences else "\nNothing changed\n", BOLD)
     for changed in differences:
@@ -97,13 +90,10 @@ def summary(screen: Screen, ran: Ran) -> int:
                 name = ""
     _costs(screen, ran)
     screen.write("\n")
-    if passed:
-        _row(screen, "tests", f"all {tests.stderr.partition('Ran ')[2].split(' ')[0]} pass", BOLD_GREEN)
-    else:
-        _row(screen, "tests", "still fail", BOLD_RED)
+    tests_row(screen, tests, good=passed)
     _whereabouts(screen, ran)
     if not passed:
-        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED)
+        screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo agents --keep\n", RED)
     return 0 if passed else 1
 
 
@@ -114,7 +104,7 @@ def _costs(screen: Screen, ran: Ran) -> None:
 
     ledger = usage_of(ran.journal)
     screen.write("\nWhat it cost", BOLD)
-    screen.write("  at invented prices: $3 and $15 per million tokens in and out\n", DIM)
+    screen.write(PRICES, DIM)
     screen.write(f"  {'':8}requests   tokens     cost     time\n", DIM)
     ended = {each.agent: each for each in ran.completions}
     named = [(ledger.worker(agent).kind, agent, spent) for agent, spent in ledger.by_agent.items()]
@@ -123,49 +113,28 @@ def _costs(screen: Screen, ran: Ran) -> None:
         if agent in ended:
             done = ended[agent]
             subject = "".join(done.evidence.commits[:1]).partition(" ")[2]
-            screen.write(_spent(spent, done.duration_ms / 1000))
+            screen.write(spent_words(spent, done.duration_ms / 1000))
             screen.write(cut(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
         else:
-            screen.write(f"{_spent(spent)}\n")
-    screen.write(f"  {'in all':8}{_spent(ledger.total, ran.seconds)}\n", BOLD)
-
-
-def _spent(spent: Spent, took: float | None = None) -> str:
-    time = "" if took is None else seconds(took)
-    return (
-        f"{spent.requests:>8} {count(spent.usage.total_tokens):>8} {dollars(spent.usd):>8} {time:>8}".rstrip()
-    )
+            screen.write(f"{spent_words(spent)}\n")
+    screen.write(f"  {'in all':8}{spent_words(ledger.total, ran.seconds)}\n", BOLD)
 
 
 def _whereabouts(screen: Screen, ran: Ran) -> None:
-    own = _in_a_clone()
+    own = in_a_clone()
     if ran.kept:
         project, home = shlex.quote(str(ran.project)), shlex.quote(str(ran.home))
-        _row(screen, "project", str(ran.project))
-        _row(screen, "record", str(ran.transcript))
-        _row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
-        _row(screen, "", f"SHOAL_HOME={home} {_in_a_clone(absolute=True) or 'shoal'} cost", BOLD)
+        row(screen, "project", str(ran.project))
+        row(screen, "record", str(ran.transcript))
+        row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
+        row(screen, "", f"SHOAL_HOME={home} {in_a_clone(absolute=True) or 'shoal'} cost", BOLD)
         return
     if ran.home.is_relative_to(ran.project.parent):
-        _row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+        row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
     else:
-        _row(screen, "record", str(ran.transcript))
-    _row(screen, "next", f"{own or 'shoal'} doctor", BOLD, "  which model can be used here, and what to type")
+        row(screen, "record", str(ran.transcript))
+    row(screen, "next", f"{own or 'shoal'} doctor", BOLD, "  which model can be used here, and what to type")
     if own is None:
-        _row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
     else:
-        _row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')
-
-
-def _in_a_clone(*, absolute: bool = False) -> str | None:
-    """The program as it can be typed where `make demo` runs one that is on nobody's PATH; else None."""
-    started = Path(sys.argv[0])
-    if started.is_absolute() or started.name != "shoal" or len(started.parts) < 2:
-        return None
-    return str(started.absolute() if absolute else started)
-
-
-def _row(screen: Screen, name: str, text: str, style: str = "", remark: str = "") -> None:
-    screen.write(f"{name:<9}", DIM)
-    screen.write(text, style)
-    screen.write(f"{remark}\n", DIM)
+        row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')

@@ -59,8 +59,8 @@ COMMANDS = {
     ),
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
-        "Watch an agent repair a small project, offline.",
-        ("shoal demo", "shoal demo --keep"),
+        "Watch a team repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep", "shoal demo agents"),
     ),
     "doctor": SubCommand(
         "shoal.surfaces.cli.doctor",

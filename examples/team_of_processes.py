@@ -1,0 +1,103 @@
+"""A lead and two teammates, each in a process of its own: one works, tells the other, and all shut down.
+
+Runs offline, in a home of its own: the models' words are scripted, in a file that every process reads; the
+processes, the board, the mail and the transcripts are real. Try it: python examples/team_of_processes.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import shoal
+
+BYE = r'"shutdown_response", "request_id": "(?P<request>[^"]+)"'
+ALL_GONE = r"(?s)(?=.*terminated: task anna@)(?=.*terminated: task ben@)"
+
+
+def call(tool: str, /, **given: object) -> dict[str, Any]:
+    return {"name": tool, "input": given}
+
+
+def tell(to: str, summary: str, message: object) -> dict[str, Any]:
+    return call("SendMessage", to=to, message=message, **({"summary": summary} if summary else {}))
+
+
+def member(name: str, prompt: str) -> dict[str, Any]:
+    return call("Agent", name=name, subagent_type="general-purpose", description=name, prompt=prompt)
+
+
+SCRIPT = [
+    # Whoever is asked to shut down agrees.
+    {
+        "pattern": BYE,
+        "tools": [
+            tell("team-lead", "", {"type": "shutdown_response", "request_id": "{{request}}", "approve": True})
+        ],
+    },
+    {"match": "Write hello.txt", "tools": [call("Write", file_path="hello.txt", content="hello\n")]},
+    {
+        "system": "You are anna",
+        "match": "hello.txt",
+        "tools": [tell("ben", "It is there", "Please check it.")],
+    },
+    {"system": "You are ben", "match": "Please check it.", "tools": [call("Read", file_path="hello.txt")]},
+    {
+        "system": "You are ben",
+        "pattern": r"1\thello",
+        "tools": [tell("team-lead", "Done", "It says hello.")],
+    },
+    {"system": "a member of the team", "repeat": True, "text": "That is all for now."},
+    # The lead.
+    {"match": "Have a greeting written", "tools": [call("TeamCreate", team_name="greeters")]},
+    {
+        "match": "You lead the team",
+        "tools": [member("anna", "Write hello.txt."), member("ben", "Wait for anna.")],
+    },
+    {
+        "match": "It says hello.",
+        "tools": [tell(name, "", {"type": "shutdown_request", "reason": "done"}) for name in ("anna", "ben")],
+    },
+    {"pattern": ALL_GONE, "text": "The greeting is written and checked."},
+    {"repeat": True},
+]
+
+
+def told(event: shoal.events.Event) -> None:
+    match event:
+        case shoal.events.AgentStarted(name=name):
+            print(f"{name} starts")
+        case shoal.events.ToolFinished(agent=agent, tool="Write" | "Read" as tool):
+            print(f"{agent}: {tool}")
+        case shoal.events.AgentEnded(completion=completion):
+            print(f"{completion.name} ends: {completion.status}")
+
+
+async def main(place: Path) -> None:
+    (place / "script.json").write_text(json.dumps(SCRIPT))
+    (place / "project").mkdir()
+    async with shoal.open(
+        cwd=place / "project",
+        model=f"scripted:{place / 'script.json'}",
+        mode="acceptEdits",
+        settings=json.dumps({"shoal": {"teammate_mode": "process"}}),
+        deadline=60,
+    ) as session:
+        session.watch(told)
+        turn = session.run("Have a greeting written and checked.")
+        while turn is not None:
+            async for event in turn:
+                if isinstance(event, shoal.events.Finished) and event.text:
+                    print("lead:", event.text)
+            turn = await session.next_turn()
+    print("in the project:", (place / "project" / "hello.txt").read_text().strip())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["SHOAL_HOME"] = directory
+        asyncio.run(main(Path(directory)))
