@@ -340,3 +340,22 @@ async def test_an_answer_for_the_session_holds_in_every_process(
         for message in asked_of(server, "bob")[-1]["messages"]
         for block in message["content"]
     )
+
+
+@pytest.mark.spec("BCK-05")
+async def test_a_process_uses_the_snapshot_of_the_shell_that_its_lead_has_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = f"ls {home() / 'shell-snapshots'}"
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, use("Bash", "b0", command=look), member("ann"), "Wait.", "Good."],
+            ann=[use("Bash", "b1", command=look), "Rest."],
+        ) as server,
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+    seen = said_to(asked_of(server, "lead")[2])
+    assert seen.startswith("snapshot-")
+    assert said_to(asked_of(server, "ann")[1]) == seen

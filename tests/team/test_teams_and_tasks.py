@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cast import Gate, all_turns, recorded, use
-from shoal.core.events import AgentStarted, MemberWoken, ToolReturned
+from shoal.core.events import AgentStarted, MemberWoken, ToolFinished, ToolReturned
 from shoal.core.requests import Request
 from troupe import config, home, inbox, last_words, member, opened, results, speaker, troupe
 
@@ -172,3 +172,33 @@ async def test_the_lead_ends_a_member_at_once_with_task_stop(tmp_path: Path) -> 
         names = [each["name"] for each in config("crew")["members"]]
     assert "teammate_terminated: task ann@crew, type general-purpose, status killed" in told, text
     assert names == ["team-lead"]
+
+
+@pytest.mark.spec("USR-25")
+async def test_what_another_has_completed_is_not_completed_a_second_time(tmp_path: Path) -> None:
+    gate = Gate()
+    model = troupe(
+        lead=[
+            CREATE,
+            use("TaskCreate", subject="paint it", description="all of it"),
+            member("ann"),
+            use("Until"),
+            member("bob"),
+            "wait",
+            "good",
+        ],
+        ann=[
+            use("TaskUpdate", taskId="1", status="in_progress"),
+            use("TaskUpdate", "a", taskId="1", status="completed"),
+            use("Gate"),
+            "painted",
+        ],
+        bob=[use("TaskUpdate", "b", taskId="1", status="completed"), use("Open"), "so be it"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until, gate.open]) as session:
+        await all_turns(session)
+        answers = {e.call: e for e in recorded(session) if isinstance(e, ToolFinished)}
+        assert task(1)["owner"] == "ann"
+    assert not answers["a"].is_error
+    assert answers["b"].is_error
+    assert "completed by ann already" in answers["b"].preview

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,8 @@ class Workbench:
             clock=self.clock,
             home=self.home,
             env=env,
-            mark=self.ids.short(),
+            # One for each test, also where several run at once: the places of commands bear it.
+            mark=sha256(str(self.home).encode()).hexdigest()[:8],
             note=self.notes.append,
         )
         self.shells.news = self.heard

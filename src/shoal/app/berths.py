@@ -26,6 +26,7 @@ from shoal.core.roster import BackendType
 from shoal.core.roster import Member as Entered
 from shoal.policy.permissions import RulePermissions
 from shoal.team.purse_afar import Rules
+from shoal.tools.shells import Shells
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
@@ -43,6 +44,7 @@ class Shore(Struct, frozen=True, kw_only=True):
     """The lead's, as the session was opened."""
     transcript: Path
     processes: Processes
+    shells: Shells
     note: Callable[[str], None]
     hear: Callable[[bytes], None]
     """Told what teammates in other processes have written to the journal."""
@@ -75,6 +77,7 @@ class Berths:
     async def prepare(self) -> None:
         place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
         if place != "in-process" and not self._bound_here():
+            self._on.shore.shells.prepare()
             with suppress(ProcessError):  # who is started hears of it
                 await self._backends.of(place).prepare()
 
@@ -150,6 +153,7 @@ class Berths:
                 session=lead.identity.session,
                 run=str(on.directory),
                 transcript=str(on.shore.transcript),
+                snapshot=str(on.shore.shells.commands.taken or ""),
                 rules=_rules(on.purse),
                 answered=_answered(authority),
                 opened=opened_by(

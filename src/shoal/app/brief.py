@@ -48,6 +48,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     session: str
     run: str
     transcript: str
+    snapshot: str
+    """Of the person's shell, if the lead has taken one: not every process need take its own."""
     rules: Rules
     answered: tuple[AddRules | AddDirectories | SetMode, ...]
     """What a person has answered for the whole session so far."""
@@ -64,6 +66,7 @@ class Brief(Struct, frozen=True, kw_only=True):
             session=self.session,
             run=self.run,
             transcript=self.transcript,
+            snapshot=self.snapshot,
         )
 
     def options(self, membership: Membership, clock: Clock) -> Options:

@@ -190,6 +190,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 model=model,
                 transcript=history.transcript,
                 processes=reach.processes,
+                shells=reach.shells,
                 note=session.note,
                 hear=session.overhear,
             ),

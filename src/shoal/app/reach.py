@@ -87,12 +87,15 @@ async def reach_of(
 
 def _mark(options: Options, record: Record) -> str:
     """The same for each process of a session or teammate, one after the other; never for two at once."""
-    who = f"{record.directory} {options.team} {options.name}"
+    member = options.membership
+    who = f"{record.directory} {'' if member is None else f'{member.name}@{member.team}'}"
     return sha256(who.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> Shells:
     await leave.enter_async_context(shells)
+    if (lead := options.membership) is not None and lead.snapshot:
+        shells.commands.given = Path(lead.snapshot)
     if options.attended:
         # While the person types; unattended, a run that needs no shell starts none.
         shells.prepare()

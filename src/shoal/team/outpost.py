@@ -61,6 +61,8 @@ class Membership(Struct, frozen=True, kw_only=True):
     """Its directory."""
     transcript: str = ""
     """The lead's."""
+    snapshot: str = ""
+    """Of the person's shell, where the lead has one."""
 
 
 class Outpost(OutpostTools):

@@ -40,8 +40,16 @@ class Commands:
         self._note = note
         self.sandbox: Sandbox | None = None
         self._snapshot: asyncio.Task[Path | None] | None = None
+        self.given: Path | None = None
+        """A snapshot that another process of the run has taken and keeps."""
         self._places: Path | None = None
         self._started = 0
+
+    @property
+    def taken(self) -> Path | None:
+        """The snapshot, once it is there."""
+        done = self._snapshot is not None and self._snapshot.done() and not self._snapshot.cancelled()
+        return self._snapshot.result() if done and self._snapshot is not None else self.given
 
     def prepare(self) -> None:
         if self._snapshot is None:
@@ -49,9 +57,7 @@ class Commands:
 
     async def start(self, command: str, site: Site, output: int, *, directory_file: Path | None) -> Process:
         """Raises `ProcessError`. The directory the command ends in is written to `directory_file`."""
-        self.prepare()
-        assert self._snapshot is not None
-        snapshot = await asyncio.shield(self._snapshot)
+        snapshot = await self._wanted()
         # The snapshot of a home that was cleaned meanwhile is left out, not an error in every command.
         known = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._capture.shell
@@ -68,6 +74,13 @@ class Commands:
             await sandbox.ready()
             launch = sandbox.wrap(launch)
         return await site.processes.start(launch)
+
+    async def _wanted(self) -> Path | None:
+        if self.given is not None and self.given.exists():
+            return self.given
+        self.prepare()
+        assert self._snapshot is not None
+        return await asyncio.shield(self._snapshot)
 
     def are_confined(self, site: Site) -> bool:
         sandbox = self._sandbox_of(site)

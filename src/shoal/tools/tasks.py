@@ -282,7 +282,12 @@ class _Desk:
         if wish.status not in ("completed", "pending") or site.agent.is_lead:
             return None
         found = await board.get(task)
-        if found is None or found.status != "in_progress" or found.owner in (None, me):
+        if found is None or found.owner == me:
+            return None
+        if found.status == wish.status == "completed":
+            by = f" by {found.owner}" if found.owner else ""
+            return f"Task {task} was completed{by} already: nothing is left to do for it."
+        if found.status != "in_progress" or found.owner is None:
             return None
         return (
             f"Task {task} is being worked on by {found.owner}, so it was not changed. "
