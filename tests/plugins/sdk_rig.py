@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +80,6 @@ async def answered(client: Any) -> Told:
         async for message in client.receive_response():
             told.append(message)
     return told
-
-
-async def one_by_one(*lines: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    for line in lines:
-        yield line
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
-from sdk_rig import Rig, answered, said_to
+from sdk_rig import PATIENCE, Rig, answered, said_to
 from shoal.testing import messages_server
 from shoal.testing.replies import call
 
@@ -119,6 +120,28 @@ async def test_an_agent_in_the_background_uses_tools_of_the_program(rig: Rig) ->
         )
     assert told.result.result == "It counted."
     assert any("sum: 21" in str(request.body) for request in server.requests)
+
+
+async def test_a_stream_of_prompts_keeps_the_tools_of_the_program_to_its_end(rig: Rig) -> None:
+    first_is_done = asyncio.Event()
+
+    async def prompts() -> AsyncIterator[dict[str, Any]]:
+        yield {"type": "user", "message": {"role": "user", "content": "one"}, "parent_tool_use_id": None}
+        await first_is_done.wait()
+        yield {"type": "user", "message": {"role": "user", "content": "two"}, "parent_tool_use_id": None}
+
+    add = call("mcp__harbour__add", a=1, b=1)
+    results: list[str] = []
+    async with messages_server([add, "first", add, "second"]) as server, asyncio.timeout(PATIENCE):
+        options = rig.options(
+            server, mcp_servers={"harbour": harbour(rig)}, allowed_tools=["mcp__harbour__add"]
+        )
+        async for message in rig.sdk.query(prompt=prompts(), options=options):
+            if isinstance(message, rig.sdk.ResultMessage):
+                results.append(message.result)
+                first_is_done.set()
+    assert results == ["first", "second"]
+    assert said_to(server, 3).count("sum: 2") == 2
 
 
 async def test_a_server_that_fails_costs_no_other(rig: Rig) -> None:
