@@ -53,6 +53,14 @@ def test_the_board_is_shown_beside_the_plain_way():
     assert "≤ 150" in text
 
 
+def test_hooks_are_shown_where_there_are_none_and_beside_the_bare_command():
+    from bench import hooks
+
+    text = "\n".join(map(shown, hooks.measure(hooks.Size(calls=10, repeats=1, rounds=2))))
+    for row in ("before and after a call", "one hook, as a whole", "more than the command", "≤ 2", "≤ 5"):
+        assert row in text
+
+
 def test_rounds_over_http_are_shown_for_both_protocols_with_one_agent_and_with_many():
     from bench import over_http
 

@@ -21,6 +21,7 @@ from shoal.core.events import (
     Asked,
     Event,
     MemberRested,
+    Noted,
     RequestSettled,
     ToolStarted,
 )
@@ -309,6 +310,22 @@ async def test_what_no_other_process_can_have_is_refused(
         text = await all_turns(session)
         assert "nobody" in text
         assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+async def test_several_that_wait_for_an_idle_member_at_once_are_all_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=["Done."]),
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+        for _ in range(30):
+            # Each asks the member's process whether it is at rest.
+            await asyncio.wait_for(asyncio.gather(*(session.agents_idle() for _ in range(4))), 20)
+        told = [event.text for event in recorded(session) if isinstance(event, Noted)]
+        assert not any("has not answered" in text for text in told)
+        assert named(session, "ann").state == "idle"
 
 
 @pytest.mark.spec("USR-05")

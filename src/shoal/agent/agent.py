@@ -12,6 +12,7 @@ from shoal.core.accounts import Account
 from shoal.core.clock import Clock
 from shoal.core.entries import Billing
 from shoal.core.events import Event, MessageAdded, Speaker
+from shoal.core.hooks import NO_HOOKS, Hooks
 from shoal.core.identity import Identity
 from shoal.core.ids import Ids
 from shoal.core.messages import (
@@ -84,6 +85,9 @@ class Agent(Struct, kw_only=True):
     clock: Clock
     ids: Ids
     bounds: Bounds
+    hooks: Hooks = NO_HOOKS
+    halted: str = ""
+    """Why a hook has it stop, if one has."""
     schemas: tuple[ToolSchema, ...] = ()
     context_tokens: int = 0
     """What the next request will hold: the provider's last count, and an estimate of what came since."""

@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from msgspec import Struct
 
 from shoal.agent.agent import Agent
 from shoal.agent.bounding import enterable
-from shoal.core.decisions import Allow, Ask, Deny
+from shoal.agent.hooked import after_call, before_call, permission_asked, with_context
+from shoal.core.decisions import Allow, Ask, Decision, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
+from shoal.core.hooks import UNMOVED, HookEvent, Verdict
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text, user
 from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
@@ -60,10 +63,7 @@ async def _together(agent: Agent, group: list[ToolUse], calls: tuple[ToolUse, ..
 
 async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
     """Make a call for the agent that is not its own: with its authority, and not in its conversation."""
-    permitted = await _permitted(agent, call, tool)
-    if isinstance(permitted, Outcome):
-        return permitted
-    return await _guarded(tool, permitted, _site(agent, permitted, (permitted,)))
+    return await _made(agent, call, tool, (call,))
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
@@ -119,47 +119,94 @@ async def _outcome(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> O
         )
     if agent.held is not None and tool.schema.name not in agent.held.tools:
         return await _refused(agent, call, agent.held.why)
-    permitted = await _permitted(agent, call, tool)
+    return await _made(agent, call, tool, calls)
+
+
+async def _made(agent: Agent, call: ToolUse, tool: Tool, calls: tuple[ToolUse, ...]) -> Outcome:
+    """Hooks first: whatever they make of a call is judged like any other."""
+    verdict = UNMOVED
+    if agent.hooks.wants("PreToolUse") and not agent.halted:
+        verdict = await before_call(agent, call)
+        if verdict.updated_input is not None:
+            call = ToolUse(id=call.id, name=call.name, input=verdict.updated_input)
+    if agent.halted:
+        return failed(f"{call.name} was not run: {agent.halted}")
+    if (refusal := verdict.refusal) is not None:
+        return failed(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
+    permitted = await _permitted(agent, call, tool, verdict)
     if isinstance(permitted, Outcome):
         return permitted
-    return await _guarded(tool, permitted, _site(agent, permitted, calls))
+    outcome = await _guarded(tool, permitted, _site(agent, permitted, calls))
+    event: HookEvent = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
+    if agent.hooks.wants(event):
+        outcome = await after_call(agent, event, permitted, outcome)
+    return with_context(outcome, "PreToolUse", verdict)
 
 
-async def _permitted(agent: Agent, call: ToolUse, tool: Tool) -> ToolUse | Outcome:
-    """The call as it may run (a person may have changed its input), or why it may not."""
-    match agent.permissions.decide(call, tool, agent.identity):
+async def _permitted(agent: Agent, call: ToolUse, tool: Tool, verdict: Verdict) -> ToolUse | Outcome:
+    """The call as it may run (a hook or a person may have changed its input), or why it may not."""
+    match _with_hooks(agent.permissions.decide(call, tool, agent.identity), verdict):
         case Allow():
             return call
         case Deny(reason=reason):
             return await _refused(agent, call, reason)
-        case Ask(reason=reason, suggestions=suggestions):
-            question = MayRun(
-                id=agent.ids.short(),
-                agent=agent.identity.agent,
-                tool_use_id=call.id,
-                tool=call.name,
-                input=call.input,
-                reason=reason,
-                rule=for_session(suggestions),
-                suggestions=suggestions,
-            )
+        case Ask() as unsure:
+            if agent.hooks.wants("PermissionRequest"):
+                said = await permission_asked(agent, call)
+                if agent.halted or said.refusal is not None:
+                    why = agent.halted or f"a PermissionRequest hook says no: {said.refusal}"
+                    return failed(f"{call.name} was not run: {why}")
+                if said.decision == "allow":
+                    return await _changed(agent, call, tool, said.updated_input)
+            return await _asked(agent, call, tool, unsure)
+
+
+async def _asked(agent: Agent, call: ToolUse, tool: Tool, unsure: Ask) -> ToolUse | Outcome:
+    question = MayRun(
+        id=agent.ids.short(),
+        agent=agent.identity.agent,
+        tool_use_id=call.id,
+        tool=call.name,
+        input=call.input,
+        reason=unsure.reason,
+        rule=for_session(unsure.suggestions),
+        suggestions=unsure.suggestions,
+    )
     try:
         reply = await agent.surroundings.desk.ask(question)
     except NobodyToAsk as nobody:
         return await _refused(agent, call, str(nobody))
     match reply:
         case Allowed(input=changed):
-            if changed is not None:
-                call = ToolUse(id=call.id, name=call.name, input=changed)
-                # What a rule forbids stays forbidden, whoever wrote the input.
-                if isinstance(again := agent.permissions.decide(call, tool, agent.identity), Deny):
-                    return await _refused(agent, call, again.reason)
-            agent.permissions.remember(call, reply)
-            return call
+            made = await _changed(agent, call, tool, changed)
+            if isinstance(made, ToolUse):
+                agent.permissions.remember(made, reply)
+            return made
         case Denied(reason=reason):
             return await _refused(agent, call, reason)
         case _:
             return await _refused(agent, call, "the answer was not about permission")
+
+
+def _with_hooks(decision: Decision, verdict: Verdict) -> Decision:
+    """A hook may have a person asked, or answer for one where no rule wants them asked; never more."""
+    if isinstance(decision, Allow) and verdict.decision == "ask":
+        return Ask(verdict.decision_reason or "a hook wants you to be asked")
+    if isinstance(decision, Ask) and decision.rule is None and verdict.decision == "allow":
+        return Allow(verdict.decision_reason or "a hook allows it")
+    return decision
+
+
+async def _changed(
+    agent: Agent, call: ToolUse, tool: Tool, changed: dict[str, Any] | None
+) -> ToolUse | Outcome:
+    if changed is None:
+        return call
+    call = ToolUse(id=call.id, name=call.name, input=changed)
+    # What a rule forbids stays forbidden, whoever wrote the input.
+    if isinstance(again := agent.permissions.decide(call, tool, agent.identity), Deny):
+        return await _refused(agent, call, again.reason)
+    return call
 
 
 async def _refused(agent: Agent, call: ToolUse, reason: str) -> Outcome:
@@ -204,6 +251,7 @@ def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
         env=around.env,
         unreadable=partial(agent.permissions.unreadable, call.name),
         sandbox=around.sandbox,
+        hooks=agent.hooks,
     )
 
 

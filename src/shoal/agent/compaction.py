@@ -6,7 +6,8 @@ from pathlib import Path
 
 from shoal.agent.agent import Agent
 from shoal.agent.forking import run_forked_agent
-from shoal.core.errors import ContextTooLong
+from shoal.agent.hooked import add_context, note, told
+from shoal.core.errors import ContextTooLong, HookBlocked
 from shoal.core.events import ConversationCompacted
 from shoal.core.messages import Message, Text, ToolResult, result_text, user
 from shoal.core.neutral import neutral
@@ -36,6 +37,8 @@ def _worth_it(agent: Agent) -> bool:
 
 async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     """Replace the conversation by a summary; the transcript keeps what was said."""
+    if agent.hooks.wants("PreCompact"):
+        wish = await _with_hooks(agent, trigger, wish)
     before = agent.context_tokens
     messages = agent.conversation.messages
     summary = await _summary(agent, messages, wish)
@@ -43,12 +46,29 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     text = f"{OPENING}\n\n{summary}"
     if asked:
         text += f"\n\n{ASKED}{asked}"
-    told = user(text)
+    opening = user(text)
     if agent.briefing is not None:
-        told = Message(role="user", content=(*told.content, Text(text=reminder(await agent.briefing()))))
-    agent.conversation.restart(told, trigger=trigger, tokens_before=before)
+        briefed = Text(text=reminder(await agent.briefing()))
+        opening = Message(role="user", content=(*opening.content, briefed))
+    agent.conversation.restart(opening, trigger=trigger, tokens_before=before)
     agent.recount()
     await agent.tell(ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=before))
+    if agent.identity.is_lead and agent.hooks.wants("SessionStart"):
+        verdict = await told(agent, "SessionStart", source="compact")
+        await add_context(agent, "SessionStart", verdict)
+
+
+async def _with_hooks(agent: Agent, trigger: str, wish: str) -> str:
+    """What the summary should heed. Only what a person asks for can be blocked: else no room is left."""
+    by_person = trigger == "manual"
+    verdict = await told(
+        agent, "PreCompact", trigger="manual" if by_person else "auto", custom_instructions=wish
+    )
+    if verdict.blocked is not None and by_person:
+        raise HookBlocked(f"The conversation is not compacted: a PreCompact hook says no: {verdict.blocked}")
+    if verdict.blocked is not None:
+        await note(agent, f"A PreCompact hook objects, but there is no room left: {verdict.blocked}")
+    return "\n".join(filter(None, (wish, verdict.context)))
 
 
 async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:

@@ -11,9 +11,10 @@ from shoal.agent.agent import Agent
 from shoal.agent.asking import ask
 from shoal.agent.calls import answer
 from shoal.agent.compaction import compact, is_full
+from shoal.agent.hooked import enter_item, enter_prompt, sent_back
 from shoal.core.caps import Limit, Refusal
 from shoal.core.entries import Billing
-from shoal.core.errors import BudgetSpent, ContextTooLong, StoreError
+from shoal.core.errors import BudgetSpent, ContextTooLong
 from shoal.core.events import PREVIEW, AssistantSaid, EndReason, Speaker
 from shoal.core.ids import RequestId
 from shoal.core.messages import Message, user
@@ -36,10 +37,12 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
     """Without a prompt it goes on from what has arrived. A limit ends it so that it can go on later."""
     seconds = agent.purse.begin()
     replies = agent.replies
+    agent.halted = ""
     try:
-        if prompt is not None:
-            await agent.hear(prompt, by=by)
-        await _arrived(agent)
+        erased = None if prompt is None else await enter_prompt(agent, prompt, by=by)
+        came, lost = await _arrived(agent)
+        if agent.halted or ((erased or lost) and not came and (prompt is None or erased)):
+            return Ended(reason="blocked", detail=agent.halted or erased or lost)
         if seconds is None:
             return await _rounds(agent)
         async with agent.clock.deadline(seconds):
@@ -62,7 +65,7 @@ def _refused(refusal: Refusal, requests: int) -> Ended:
 
 
 async def _rounds(agent: Agent) -> Ended:
-    requests = cuts = 0
+    requests = cuts = returns = 0
     parts: list[str] = []
     while True:
         if agent.bounds.max_turns is not None and requests >= agent.bounds.max_turns:
@@ -86,27 +89,24 @@ async def _rounds(agent: Agent) -> Ended:
         elif reply.stop_reason == "pause_turn":
             continue
 
-        if await _arrived(agent, resting=not calls):
+        if agent.halted:
+            return Ended(reason="blocked", text="".join(parts), requests=requests, detail=agent.halted)
+        came, _ = await _arrived(agent, resting=not calls)
+        if came or (not calls and await sent_back(agent, "".join(parts), returns)):
             parts.clear()
+            returns = 0 if came else returns + 1
         elif not calls:
             return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
         cuts = 0
 
 
-async def _arrived(agent: Agent, *, resting: bool = False) -> bool:
-    """Whether anything came; it is in the conversation then."""
-    came = False
+async def _arrived(agent: Agent, *, resting: bool = False) -> tuple[bool, str]:
+    """Whether anything came, which is in the conversation then; why a hook kept something out of it."""
+    came, lost = False, ""
     while (item := agent.inlet.take(resting=resting and not came)) is not None:
-        came = True
-        before = agent.conversation.last
-        try:
-            await agent.hear(Message(role="user", content=item.content), by=item.by, delivered=item.id)
-        except StoreError:
-            if agent.conversation.last == before:
-                agent.inlet.put_back(item)
-            raise
-        agent.inlet.entered(item)
-    return came
+        erased = await enter_item(agent, item)
+        came, lost = came or erased is None, erased or lost
+    return came, lost
 
 
 async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:

@@ -55,6 +55,10 @@ class AgentFiles:
         self._ids = ids
         self._in_memory: dict[AgentId, Recalled] = {}
 
+    def path(self, agent: AgentId) -> str:
+        """Of its transcript; empty where none is kept."""
+        return "" if self._directory is None else str(subagent_path(self._directory, agent))
+
     def transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
         if self._directory is None:
             return NoTranscript()

@@ -1,4 +1,4 @@
-"""Whether a person trusts the MCP servers that a project's agents bring: they are programs that run."""
+"""Whether a person trusts the hooks and MCP servers that a project's agents bring: programs that run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.wire.settings import Document, Known
 
 
 def all_widening(settings: Settings, project: Path) -> tuple[Widening, ...]:
-    """What of a project needs a person's trust: its settings, its servers, and those of its agents."""
+    """What of a project needs a person's trust: its settings, its servers, and its agents' own."""
     found = list(settings.widening)
     file = TrustFile(settings.home)
     for definition in definitions_for(cwd=project, home=settings.home).all():
@@ -34,7 +34,7 @@ def all_widening(settings: Settings, project: Path) -> tuple[Widening, ...]:
     return tuple(found)
 
 
-def trusts_servers(home: Path, project: Path, definition: Definition) -> bool:
+def trusts_agent(home: Path, project: Path, definition: Definition) -> bool:
     document = _document(definition)
     if document is None:
         return True
@@ -45,14 +45,30 @@ def trusts_servers(home: Path, project: Path, definition: Definition) -> bool:
 
 
 def _document(definition: Definition) -> Document | None:
-    """The servers of an agent that may come from anyone; None where it brings none."""
+    """What an agent that may come from anyone brings along; None where that is nothing."""
     servers: dict[str, Any] = {}
     for entry in definition.mcp_servers:
         servers |= entry if isinstance(entry, Mapping) else {}
     source = definition.source
-    if not servers or source.trusted or source.path is None:
+    brought = {"hooks": definition.hooks, "mcpServers": servers}
+    raw = {key: msgspec.to_builtins(value) for key, value in brought.items() if value}
+    if not raw or source.trusted or source.path is None:
         return None
-    # The file is no JSON: of it only the line is kept at which a person finds the servers.
-    text = "\n" * (source.lines.get("mcp_servers", 1) - 1) + '{"mcpServers": {}}'
-    raw = {"mcpServers": msgspec.to_builtins(servers)}
-    return Document(name=str(source), kind="agent", path=source.path, text=text, raw=raw)
+    lines = {"hooks": source.lines.get("hooks", 1), "mcpServers": source.lines.get("mcp_servers", 1)}
+    return Document(
+        name=str(source),
+        kind="agent",
+        path=source.path,
+        text=_outline({key: lines[key] for key in raw}),
+        raw=raw,
+    )
+
+
+def _outline(lines: Mapping[str, int]) -> str:
+    """The file is no JSON: of it only the lines are kept at which a person finds things."""
+    text, line = "{", 1
+    for key in sorted(lines, key=lambda key: lines[key]):
+        comma = "" if text.strip() == "{" else ","
+        text += "\n" * (lines[key] - line) + f'{comma}"{key}": {{}}'
+        line = lines[key]
+    return text + "}"

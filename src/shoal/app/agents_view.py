@@ -128,6 +128,6 @@ async def offered_tools(cwd: Path, settings: str | None = None) -> tuple[str, ..
     from shoal.app.session import Session
     from shoal.models.scripted import ScriptedModel
 
-    options = Options(cwd=cwd, model=ScriptedModel([]), settings=settings, persist=False)
+    options = Options(cwd=cwd, model=ScriptedModel([]), settings=settings, persist=False, begun=None)
     async with Session(options) as session:
         return tuple(session.agent.tools)

@@ -115,9 +115,9 @@ class Berths:
                 "the model was given as an object, which no other process can have. Give it by name, "
                 'or set shoal.teammate_mode to "in-process".'
             )
-        if options.tools:
+        if options.tools or options.hooks:
             return (
-                "tools of the program's own cannot be had in other processes. "
+                "tools and hooks of the program's own cannot be had in other processes. "
                 'Set shoal.teammate_mode to "in-process".'
             )
         return ""

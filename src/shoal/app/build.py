@@ -25,14 +25,17 @@ from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.forming import with_form
 from shoal.app.history import History, open_history
+from shoal.app.hook_sources import configured_hooks
+from shoal.app.hooking import SessionHooks, Whose, hook_runner
 from shoal.app.mcp_servers import McpServers
 from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
+from shoal.app.occasions import Occasions
 from shoal.app.options import Options
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
-from shoal.app.reach import reach_of
+from shoal.app.reach import Reach, reach_of
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
 from shoal.app.session_record import Record, open_record
@@ -88,6 +91,8 @@ class Parts(Struct, kw_only=True):
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
+    hooks: SessionHooks
+    occasions: Occasions
     past: Past | None
     """What can be undone; None where nothing is kept."""
     choose: Callable[[str | Model | None], Awaitable[Model]]
@@ -143,7 +148,10 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     record = open_record(options, settings, cwd, history, leave)
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await reach_of(options, settings, cwd, record, session, leave)
-    between = _between_agents(options, settings, record, session, ids, leave)
+    hooks, between = (
+        _hooks(options, settings, history, reach, session),
+        _between_agents(options, settings, record, session, ids, leave),
+    )
     plans = plans_in(settings, ids.branch())
     queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
     tools: dict[str, Tool] = {}
@@ -181,6 +189,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             emit=session.emit,
             between=between,
             housing=_housing(options, settings, record, reach.workspace, session, leave),
+            hooks=hooks,
             plans=plans,
             coordinator=coordinator,
             assistant=assistant,
@@ -223,6 +232,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             env=settings.tool_environment,
         ),
         permissions=reach.permissions,
+        hooks=hooks.of(Whose(identity=identity, workspace=reach.workspace, permissions=reach.permissions)),
         purse=purse.account(LEAD, LEAD_KIND),
         inlet=queue.inlet(LEAD),
         tell=session.tell,
@@ -250,6 +260,8 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
+        hooks=hooks,
+        occasions=await leave.enter_async_context(Occasions(agent, session, options)),
         past=_past(options, settings, history),
         choose=choose,
         interrupted=history.interrupted,
@@ -259,6 +271,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         notes=(
             *settings.warnings,
             *remarks,
+            *hooks.problems,
             *(warning for parsed in given for warning in parsed.warnings),
             *definitions.unusable(),
             *servers.configured.problems,
@@ -296,6 +309,24 @@ def _recorded(model: Model, path: Path | None, stand_ins: StandIns) -> Model:
     from shoal.models.replay import RecordingModel
 
     return RecordingModel(model, path, stand_ins)
+
+
+def _hooks(
+    options: Options, settings: Settings, history: History, reach: Reach, session: Session
+) -> SessionHooks:
+    project = reach.workspace.root
+    configured = configured_hooks(settings, options.hooks)
+    hooks = SessionHooks(
+        hook_runner(settings, project, reach.processes, options.clock, session.emit),
+        settings,
+        session=history.session,
+        transcript=str(history.transcript) if options.persist else "",
+        project=project,
+    )
+    if options.begun is not None:
+        hooks.add(configured.hooks)
+    hooks.problems = configured.problems
+    return hooks
 
 
 def _between_agents(

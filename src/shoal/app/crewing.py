@@ -15,6 +15,7 @@ from shoal.app.agent_files import AgentFiles
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
+from shoal.app.hooking import SessionHooks
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
@@ -69,6 +70,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     emit: Callable[[Journaled], None]
     between: AgentsRecord
     housing: Housing
+    hooks: SessionHooks
     plans: Plans
     acceptance: Acceptance
     shore: Shore
@@ -95,6 +97,7 @@ def make_crew(
         # An agent ends with its job, and a schedule would have nobody to come to.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,
+        hooks=ground.hooks,
         bounds=ground.bounds,
         purse=ground.purse,
         queue=ground.queue,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shoal
-from shoal.app.agent_trust import trusts_servers
+from shoal.app.agent_trust import trusts_agent
 from shoal.app.mcp_files import configured
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
@@ -116,5 +116,5 @@ def session_servers(
         ),
         tools,
         wait=_wait(options, settings),
-        trusts=partial(trusts_servers, settings.home, reach.workspace.root),
+        trusts=partial(trusts_agent, settings.home, reach.workspace.root),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -56,6 +56,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Of the Messages API."""
     setting_sources: Sequence[str] | None = None
     """Whose files count, of `user`, `project` and `local`; None is all. Managed ones always do."""
+    hooks: Mapping[str, Sequence[Any]] | None = None
+    """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
+    begun: Literal["startup", "clear"] | None = "startup"
+    """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     """For the whole session with all its agents, what it spent before it was resumed included."""

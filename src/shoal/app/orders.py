@@ -29,7 +29,7 @@ NO_FORK = (
     "begins with your prompt alone."
 )
 _MODES: tuple[Mode, ...] = get_args(Mode)
-_NOT_YET = ("hooks", "skills", "memory")
+_NOT_YET = ("skills", "memory")
 
 
 def authority_of(agent: Agent) -> RulePermissions:

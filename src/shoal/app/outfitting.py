@@ -12,6 +12,7 @@ from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
 from shoal.app.agent_files import AgentFiles, Recalled
+from shoal.app.hooking import SessionHooks, Whose, listed
 from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
@@ -25,8 +26,9 @@ from shoal.app.orders import (
     refuse_what_is_not_there,
     refuse_where_forbidden,
 )
+from shoal.app.planned import Plan, identity_of, permissions_of
 from shoal.app.quarters import Housing, Quarters
-from shoal.app.seats import own_part, seated, seated_mode, seated_tools
+from shoal.app.seats import own_part, seated_mode, seated_tools
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
 from shoal.core.budget import Purse
@@ -43,14 +45,11 @@ from shoal.core.errors import (
     UnknownAgent,
 )
 from shoal.core.events import AgentStarted
-from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, EntryId, Ids
 from shoal.core.messages import Message
-from shoal.core.ports import Model, Transcript
+from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
-from shoal.policy.permissions import RulePermissions
-from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
@@ -74,6 +73,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     of_lead: Collection[str]
     """Tools that the lead alone has, and its forks see."""
     housing: Housing
+    hooks: SessionHooks
     bounds: Bounds
     purse: Purse
     queue: Queue
@@ -95,22 +95,6 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     bounds: Bounds
     model: Model
-
-
-class _Plan(Struct, kw_only=True):
-    """An agent about to be made."""
-
-    newcomer: Newcomer
-    definition: Definition
-    facts: Remembered
-    resumed: bool = False
-    kit: Kit
-    toolset: Toolset
-    model: Model
-    quarters: Quarters
-    bounds: Bounds
-    transcript: Transcript
-    conversation: Conversation
 
 
 class Outfitting:
@@ -172,7 +156,7 @@ class Outfitting:
             thinking_tokens=wanted.bounds.thinking_tokens,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
-        plan = _Plan(
+        plan = Plan(
             newcomer=newcomer,
             definition=definition,
             facts=facts,
@@ -233,7 +217,7 @@ class Outfitting:
             fork_of=entry,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
-        plan = _Plan(
+        plan = Plan(
             newcomer=newcomer,
             definition=FORKED,
             facts=facts,
@@ -304,7 +288,7 @@ class Outfitting:
         newcomer: Newcomer,
         quarters: Quarters,
         recalled: Recalled,
-    ) -> _Plan:
+    ) -> Plan:
         definition, authority = wanted.definition, authority_of(newcomer.parent)
         facts = recalled.facts
         mode = narrowed(
@@ -315,7 +299,7 @@ class Outfitting:
         )
         own = own_part(definition, newcomer.seat)
         system = facts.system or self._stock.system(own, quarters.workspace.cwd)
-        return _Plan(
+        return Plan(
             newcomer=newcomer,
             definition=definition,
             facts=replace(facts, system=system, mode=mode, worktree=quarters.name),
@@ -335,9 +319,12 @@ class Outfitting:
 
     def _definition(self, kind: str) -> Definition:
         try:
-            return self._stock.definition(kind)
+            definition = self._stock.definition(kind)
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
+        # Before anything is made for it: its hooks must be such as can be run.
+        self._stock.hooks.own(definition)
+        return definition
 
     def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
         offered = (name for name in kit.tools if name not in self._stock.of_lead)
@@ -357,29 +344,23 @@ class Outfitting:
             raise AgentRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
-    def _keep(self, plan: _Plan) -> None:
+    def _keep(self, plan: Plan) -> None:
         self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
 
-    def _agent(self, plan: _Plan) -> Agent:
+    def _agent(self, plan: Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
         agent = plan.newcomer.agent
         around = parent.surroundings
         seat = plan.newcomer.seat
+        permissions = permissions_of(plan)
+        whose = Whose(
+            identity=identity_of(plan),
+            workspace=plan.quarters.workspace,
+            permissions=permissions,
+            transcript=stock.files.path(agent),
+        )
         return Agent(
-            identity=seated(
-                Identity(
-                    session=parent.identity.session,
-                    agent=agent,
-                    name=facts.name or agent,
-                    team=parent.identity.team,
-                    color=facts.color,
-                    parent=AgentId(facts.parent),
-                    kind=facts.agent_type,
-                    depth=facts.depth,
-                ),
-                seat,
-                facts.mode,
-            ),
+            identity=whose.identity,
             model=plan.model,
             system=facts.system,
             tools={name: plan.kit.tools[name] for name in plan.toolset.names},
@@ -392,7 +373,8 @@ class Outfitting:
                 env=around.env,
                 sandbox=plan.quarters.sandbox,
             ),
-            permissions=_permissions(plan),
+            permissions=permissions,
+            hooks=stock.hooks.of(whose, stock.hooks.own(plan.definition)),
             purse=self._account(agent, plan),
             inlet=stock.queue.inlet(agent),
             tell=plan.newcomer.witness.tell,
@@ -401,7 +383,7 @@ class Outfitting:
             bounds=plan.bounds,
         )
 
-    def _account(self, agent: AgentId, plan: _Plan) -> Account:
+    def _account(self, agent: AgentId, plan: Plan) -> Account:
         account = self._stock.purse.account(
             agent, plan.facts.agent_type, Limits(max_usd=plan.definition.max_budget_usd)
         )
@@ -411,7 +393,7 @@ class Outfitting:
             raise AgentRefused(str(error)) from error
         return account
 
-    def _outfit(self, plan: _Plan, prompt: Message | None) -> Outfit:
+    def _outfit(self, plan: Plan, prompt: Message | None) -> Outfit:
         facts, agent = plan.facts, self._agent(plan)
 
         async def finish() -> KeptWork | None:
@@ -448,6 +430,7 @@ class Outfitting:
                 source=str(plan.definition.source),
                 start_tokens=agent.context_tokens,
                 worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
+                hooks=listed(agent.hooks),
                 notes=plan.quarters.notes,
             ),
             prompt=prompt,
@@ -472,24 +455,3 @@ class Outfitting:
 def _workspace(agent: Agent) -> LocalWorkspace:
     assert isinstance(agent.surroundings.workspace, LocalWorkspace)
     return agent.surroundings.workspace
-
-
-def _permissions(plan: _Plan) -> RulePermissions:
-    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
-    quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
-    resumed = plan.resumed
-    permissions = authority_of(plan.newcomer.parent).child(
-        quarters.workspace,
-        mode=mode_named(facts.mode),
-        only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
-        never=() if resumed else toolset.never,
-        confined=quarters.main,
-        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
-    )
-    if not resumed:
-        plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
-    if quarters.secluded is not None and quarters.sandbox is not None:
-        sandbox = quarters.sandbox
-        quarters.secluded.paths = permissions.denied_paths
-        permissions.sandboxed = lambda _: sandbox.vouches
-    return permissions

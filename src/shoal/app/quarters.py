@@ -98,11 +98,18 @@ class Housing:
 
     async def apart(self, newcomer: Newcomer, again: str = "", *, forks: bool = False) -> Quarters:
         """A worktree of its own, or the one it had. Raises `AgentRefused` where isolation cannot hold."""
+        from shoal.app.hooked_worktrees import made_by_hook
+        from shoal.workspaces.given_worktree import told_of_given
         from shoal.workspaces.worktree import told_to_agent, told_to_fork
 
         theirs = newcomer.parent.surroundings.workspace
+        worktrees: Worktrees | None = None
         try:
-            worktree, worktrees = await self._made(theirs.root, newcomer, again)
+            given = await made_by_hook(newcomer, again, self._clock.now())
+            if given is None:
+                worktree, worktrees = await self._made(theirs.root, newcomer, again)
+            else:
+                worktree = given
             workspace = worktree.workspace(
                 granted=theirs.granted,
                 lent=(self._settings.home / "plans",),
@@ -110,13 +117,16 @@ class Housing:
             )
             workspace.guard = self.leases.guard(newcomer.agent)
             secluded = Secluded()
-            sandbox = await self._sandbox(worktrees, worktree, workspace, secluded)
+            sandbox = await self._sandbox(newcomer, worktree, workspace, secluded)
         except WorktreeError as error:
             raise AgentRefused(f"The agent was not started: it cannot have a worktree. {error}") from error
         workspace.begin_turn(self._turn())
 
         async def finish() -> KeptWork | None:
-            return await self._finished(worktrees, worktree)
+            if worktrees is None:
+                # What a hook made is always kept: nobody knows what is in it.
+                return KeptWork(path=str(worktree.path), branch="")
+            return await self._finished(worktrees, worktree, newcomer)
 
         return Quarters(
             workspace=workspace,
@@ -124,10 +134,10 @@ class Housing:
             secluded=secluded,
             main=worktree.record.checkout,
             name=worktree.name,
-            told=told_to_fork(worktree) if forks else told_to_agent(worktree),
+            told=told_of_given(given) if given else (told_to_fork if forks else told_to_agent)(worktree),
             notes=worktree.notes,
             finish=finish,
-            commits=self._commits(newcomer, workspace.root, worktree.record.base),
+            commits=self._commits(newcomer, workspace.root, worktree.record.base or None),
         )
 
     def close(self) -> None:
@@ -169,23 +179,36 @@ class Housing:
         return await worktrees.make(agent, session=session), worktrees
 
     async def _sandbox(
-        self, worktrees: Worktrees, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded
+        self, newcomer: Newcomer, worktree: Worktree, workspace: WorktreeWorkspace, secluded: Secluded
     ) -> Sandbox:
         try:
             return await worktree_sandbox(
                 self._settings, worktree, workspace, self._record, self._note, secluded.now
             )
         except BaseException:
-            await worktrees.finish(worktree)
+            await self._undone(newcomer, worktree)
             raise
 
-    async def _finished(self, worktrees: Worktrees, worktree: Worktree) -> KeptWork | None:
+    async def _undone(self, newcomer: Newcomer, worktree: Worktree) -> None:
+        from shoal.app.hooked_worktrees import tell_removed
+
+        if worktree.record.branch:
+            await self._of(newcomer.parent.surroundings.workspace.root).finish(worktree)
+        else:
+            await tell_removed(newcomer, worktree.name, worktree.path)
+
+    async def _finished(
+        self, worktrees: Worktrees, worktree: Worktree, newcomer: Newcomer
+    ) -> KeptWork | None:
+        from shoal.app.hooked_worktrees import tell_removed
+
         try:
             done = await worktrees.finish(worktree)
         except WorktreeError as error:
             self._note(f"The worktree {shown(worktree.path)} is kept as it is: {error}")
             return KeptWork(path=str(worktree.path), branch=worktree.record.branch)
         if not isinstance(done, Kept):
+            await tell_removed(newcomer, worktree.name, worktree.path)
             return None
         commits = 0 if done.work is None else done.work.commits
         return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)

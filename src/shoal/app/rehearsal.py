@@ -17,7 +17,8 @@ from shoal.models.scripted import ScriptedModel
 
 async def _rehearse(cwd: Path) -> None:
     model = ScriptedModel(["Ready."])
-    async with Session(Options(cwd=cwd, model=model, persist=False, skip_permissions=True)) as session:
+    options = Options(cwd=cwd, model=model, persist=False, skip_permissions=True, begun=None)
+    async with Session(options) as session:
         async for _ in session.run("Rehearse."):
             pass
 

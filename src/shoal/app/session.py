@@ -115,6 +115,7 @@ class Session:
             await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
+            await self.parts.occasions.end()
             if self._options.link is None:
                 await self.tell(SessionEnded(agent=self.agent.identity.agent))
         finally:
@@ -349,6 +350,7 @@ class Session:
                 version=parts.version,
             )
         )
+        parts.occasions.begin(resumed=bool(parts.turns_before))
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
@@ -440,6 +442,7 @@ class Session:
             # A turn that a full disk ended could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.occasions.enter()
                 await self.parts.servers.ready()
                 return await run_to_form(self, prompt), None
         except asyncio.CancelledError:

@@ -191,7 +191,8 @@ def _cut(raw: dict[str, Any], way: Sequence[str]) -> dict[str, Any]:
 
 def _digest(wide: _Wide) -> str:
     listed = [[list(keys), value] for keys, value in wide]
-    text = json.dumps(listed, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    # Front matter can hold dates, which are no JSON.
+    text = json.dumps(listed, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -114,6 +114,8 @@ class Resolved(Struct, frozen=True, kw_only=True):
     start_tokens: int = 0
     """About what its first request takes."""
     worktree: str = ""
+    hooks: tuple[str, ...] = ()
+    """The events at which somebody has a say in its work, each with who."""
     notes: tuple[str, ...] = ()
 
 

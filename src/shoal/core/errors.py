@@ -34,6 +34,7 @@ ShoalError
 ├── BadTemplate                   a team's template that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 │   └── BudgetSpent               a request that is not sent, because a limit is reached
+├── HookBlocked                   what a person asked for, and a hook does not let be
 ├── MissingExtra                  a part that is not installed
 ├── ProcessError                  a program that could not be started, or was lost; its text is for the model
 ├── WorkspaceError                a file operation that is refused; its text is for the model
@@ -221,6 +222,10 @@ class BudgetSpent(BudgetError):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.sentence)
         self.refusal = refusal
+
+
+class HookBlocked(ShoalError):
+    pass
 
 
 class MissingExtra(ShoalError):

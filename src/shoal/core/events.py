@@ -104,6 +104,19 @@ class PermissionDenied(Journaled, frozen=True):
     reason: str
 
 
+class HookRan(Journaled, frozen=True):
+    """A hook was told of something, and this is what came of it."""
+
+    event: str
+    hook: str
+    """A preview of what was run."""
+    origin: str
+    duration_ms: int
+    verdict: str
+    """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
+    detail: str = ""
+
+
 class Asked(Journaled, frozen=True):
     question: Question
 
@@ -246,6 +259,7 @@ EndReason: TypeAlias = Literal[
     "budget",
     "deadline",
     "interrupted",
+    "blocked",
     "model_error",
     "store_error",
     "no_output",

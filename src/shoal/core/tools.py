@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.hooks import NO_HOOKS, Hooks
 from shoal.core.identity import Identity
 from shoal.core.messages import Image, Text, ToolUse
 from shoal.core.requests import ToolSchema
@@ -60,6 +61,7 @@ class Site(Struct, frozen=True, kw_only=True):
     """For a search below a directory: whether a file there is not for it. All are real paths."""
     sandbox: Sandbox | None = None
     """Holds the commands of this agent, in place of what holds those of the session."""
+    hooks: Hooks = NO_HOOKS
 
 
 class Tool(Protocol):

@@ -25,6 +25,7 @@ from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Message, ToolResult
 from shoal.core.tools import Site
 from shoal.runs.endings import Ending, joined, notification, unheard
+from shoal.runs.greeting import greeted
 from shoal.runs.habits import Habits
 from shoal.runs.outfit import Newcomer, Outfit, Outfitter
 from shoal.runs.preview import Preview
@@ -110,6 +111,7 @@ class AgentCrew:
             outfit = await self._placed(outfit, order, parent.identity)
             outfit = _noted(outfit, _MODEL_UNHEEDED.format(unheeded)) if unheeded else outfit
             try:
+                outfit = await greeted(outfit)
                 run = self._begin(outfit, newcomer, counted)
             except BaseException:
                 await outfit.finish()

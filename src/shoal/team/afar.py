@@ -130,9 +130,10 @@ class Afar:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
             return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
-        self._number += 1
-        pong = self._pongs[self._number] = asyncio.get_running_loop().create_future()
-        self._send(words.Ping(number=self._number))
+        # Its own: several may ask at once.
+        number = self._number = self._number + 1
+        pong = self._pongs[number] = asyncio.get_running_loop().create_future()
+        self._send(words.Ping(number=number))
         try:
             async with self._on.clock.deadline(PATIENCE):
                 return not await pong
@@ -140,7 +141,7 @@ class Afar:
             await self._end_stuck()
             return False
         finally:
-            self._pongs.pop(self._number, None)
+            self._pongs.pop(number, None)
 
     def waits_for(self, request: str, asked: str) -> bool:
         # What another process of it asked before this one was there, nobody waits for.

@@ -18,6 +18,7 @@ from shoal.core.permissions import Mode
 from shoal.core.roster import BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.roster import Newcomer as Joining
+from shoal.runs.greeting import greeted
 from shoal.runs.outfit import Newcomer, Outfit, Seat
 from shoal.runs.witness import Witness
 from shoal.team.afar import Afar
@@ -85,6 +86,7 @@ class Joiner:
             mode = mode_of(order.mode)
             newcomer = await self.newcomer(entered, mode, desk_of(entered.name), call)
             outfit = closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
+            outfit = await greeted(outfit)
             entered = await self._resolved(entered, outfit.resolved)
             prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
             await self._office.post_prompt(entered.name, prompt, _prompt_id(entered))

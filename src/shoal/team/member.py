@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from shoal.agent.hooked import note, told
 from shoal.agent.loop import Ended, run
 from shoal.core.agents import KeptWork
 from shoal.core.bodies import (
@@ -19,9 +20,12 @@ from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
+from shoal.core.hooks import IN_A_ROW
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
+from shoal.core.messages import Message, user
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.neutral import neutral
 from shoal.core.record import TaskBoard
 from shoal.core.tasks import Task, mark_of
 from shoal.core.teams import MemberState, Teammate
@@ -213,7 +217,7 @@ class Member:
         reason: IdleReason = "available"
         self._in_turn = True
         try:
-            end = ending(await self._turn(), self.agent.conversation.messages)
+            end = ending(await self._period(), self.agent.conversation.messages)
         except asyncio.CancelledError:
             if self.stopping or not self._interrupting:
                 raise
@@ -234,11 +238,31 @@ class Member:
             reason = "failed"
         await self.rest(reason, end)
 
-    async def _turn(self) -> Ended:
+    async def _period(self) -> Ended:
+        """Its work, until it is done and no hook sends it back."""
+        prompt: Message | None = None
+        for _ in range(IN_A_ROW + 1):
+            ended = await self._turn(prompt)
+            if ended.reason == "blocked" and not self.agent.halted:
+                # What a person said to it was erased: there was nothing to do.
+                return Ended(reason="done", detail=ended.detail)
+            if ended.reason != "done" or not self.agent.hooks.wants("TeammateIdle"):
+                return ended
+            verdict = await told(self.agent, "TeammateIdle")
+            if self.agent.halted:
+                return Ended(reason="blocked", text=ended.text, detail=self.agent.halted)
+            if verdict.blocked is None:
+                return ended
+            prompt = user(f"[A TeammateIdle hook sends you back to work:]\n{neutral(verdict.blocked)}")
+        again = f"The TeammateIdle hooks sent it back {IN_A_ROW} times in a row; it rests all the same."
+        await note(self.agent, again)
+        return ended
+
+    async def _turn(self, prompt: Message | None) -> Ended:
         """Begun again from its history when it stalls, once. Raises `Stalled` the second time."""
         try:
             async with self._pulse.watched():
-                return await run(self.agent, None)
+                return await run(self.agent, prompt, by="runtime")
         except Stalled as stalled:
             self._close()
             self._on.note(f"{self.name} has stalled, and its turn is begun again: {stalled}.")

@@ -24,6 +24,7 @@ from shoal.core.roster import Team
 from shoal.core.signing import Seal
 from shoal.core.teams import Teammate
 from shoal.runs.endings import Ending
+from shoal.runs.greeting import greeted
 from shoal.team.activity import Activity
 from shoal.team.authenticity import ForeignPrograms, Verifier
 from shoal.team.briefing import as_entered, briefing
@@ -237,7 +238,8 @@ class Outpost(OutpostTools):
         if order is None:
             outfit = await on.outfitter.again(newcomer)
         else:
-            outfit = await on.outfitter.fresh(replace(order, name=name, kind=entered.agent_type), newcomer)
+            order = replace(order, name=name, kind=entered.agent_type)
+            outfit = await greeted(await on.outfitter.fresh(order, newcomer))
         outfit = closing(outfit, newcomer.witness)
         # Where another program leads, nobody of ours counts who works at once.
         counted = None if self._link is None else Started(kind=entered.agent_type, depth=1, works=False)

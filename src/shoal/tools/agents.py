@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order
+from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order, Resolved
 from shoal.core.errors import AgentRefused, RecordError
 from shoal.core.requests import ToolSchema
 from shoal.core.teams import Spawned, Teams
@@ -197,7 +197,7 @@ def _launched(launched: Launched) -> Outcome:
     lines = [
         f"{how}. agentId: {launched.agent}" + (f", name: {launched.name}" if launched.name else ""),
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools, starting at about {found.start_tokens:,} tokens.",
+        f"{len(found.tools)} tools{_hooked(found)}, starting at about {found.start_tokens:,} tokens.",
         *found.notes,
         "A notification will tell you of its end: go on with other work, or end your turn. "
         f"What it does can be read in {launched.output}.",
@@ -222,7 +222,7 @@ def _spawned(spawned: Spawned) -> Outcome:
         f"{spawned.name} has joined the team {spawned.team} and works on your prompt. "
         f"teammate_id: {spawned.teammate}",
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools.",
+        f"{len(found.tools)} tools{_hooked(found)}.",
         *found.notes,
         "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
@@ -237,6 +237,12 @@ def _spawned(spawned: Spawned) -> Outcome:
             "resolved": found,
         },
     )
+
+
+def _hooked(found: Resolved) -> str:
+    if not found.hooks:
+        return ""
+    return f" and {len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}"
 
 
 def _line(each: Glimpse) -> str:

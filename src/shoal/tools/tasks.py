@@ -203,6 +203,12 @@ class _Desk:
 
     async def create(self, draft: Draft, site: Site, team: str | None) -> Outcome:
         site = self._standing(site, team)
+        if site.hooks.wants("TaskCreated"):
+            # Before it is on the board, where another would take it at once.
+            told = {"task_subject": draft.subject, "task_description": draft.description}
+            verdict = await site.hooks.run("TaskCreated", told)
+            if verdict.blocked is not None:
+                return failed(f"The task was not created: a TaskCreated hook says no: {verdict.blocked}")
         task = await self._boards(site.agent).create(draft)
         return Outcome(
             content=f"Task {task.id} is on the board: {task.subject}", data={"task": as_data(task)}
@@ -230,7 +236,9 @@ class _Desk:
         site = self._standing(site, team)
         board, me, task = self._boards(site.agent), agent_name(site.agent.name), task_id(text)
         key = (site.agent.agent, task)
-        if wish.status == "completed" and (refusal := await self._not_accepted(board, task, site)):
+        if wish.status == "completed" and (
+            refusal := await self._not_accepted(board, task, site) or await _objection(board, task, site)
+        ):
             return failed(refusal)
         claim: Claim | None = None
         if wish.claims(me):
@@ -312,6 +320,17 @@ class _Desk:
             said += [f"Can begin now: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
         return Outcome(content=text, data={"task": as_data(task)})
+
+
+async def _objection(board: TaskBoard, task: TaskId, site: Site) -> str | None:
+    """What a hook has against the task's being completed."""
+    if not site.hooks.wants("TaskCompleted") or (found := await board.get(task)) is None:
+        return None
+    told = {"task_id": task, "task_subject": found.subject, "task_description": found.description}
+    verdict = await site.hooks.run("TaskCompleted", told)
+    if verdict.blocked is None:
+        return None
+    return f"Task {task} is not completed: a TaskCompleted hook says no: {verdict.blocked}"
 
 
 async def _told(answer: Awaitable[Outcome]) -> Outcome:

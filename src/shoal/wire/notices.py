@@ -69,7 +69,9 @@ def report(completion: Completion) -> str:
 
 def kept_work(work: KeptWork) -> str:
     """Where the work of an agent in a worktree is, and how to bring it in."""
-    where = f"worktreePath: {work.path}\nworktreeBranch: {work.branch}"
+    where = f"worktreePath: {work.path}"
+    if work.branch:
+        where += f"\nworktreeBranch: {work.branch}"
     return f"{where}\ngit merge {work.ref} brings all of it in" if work.ref else where
 
 

@@ -21,6 +21,7 @@ _BY_REASON: dict[EndReason, int] = {
     "max_turns": LIMIT,
     "budget": LIMIT,
     "deadline": STOPPED,
+    "blocked": STOPPED,
     "interrupted": INTERRUPTED,
 }
 
@@ -29,7 +30,7 @@ IN_HELP = (
     ("1", "an error, told on stderr"),
     ("2", "wrong usage"),
     ("3", "the turn or budget limit is reached"),
-    ("4", "the deadline passed, or agents were stopped before they were done"),
+    ("4", "the deadline passed, a hook stopped it, or agents were stopped before they were done"),
     ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
 )
 

@@ -84,11 +84,13 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
                 so_far = standings_of(Run(session=session.id, home=home))
                 talk = Talk(session, screen, place, so_far)
                 outcome = await talk.go(prompt if prepare is None else await prepare(session))
+                session.parts.occasions.ending = "clear" if outcome == "cleared" else "prompt_input_exit"
                 _farewell(screen, session, await session.stop_agents())
             if outcome == "ended":
                 return talk.status
             prompt = prepare = None
-            options = structs.replace(options, resume=None, continue_last=False, fork=False, session_id=None)
+            fresh = {"resume": None, "continue_last": False, "fork": False, "session_id": None}
+            options = structs.replace(options, begun="clear", **fresh)
     finally:
         place.close()
 

@@ -67,6 +67,11 @@ COMMANDS = {
         "Check the set-up and say what to type.",
         ("shoal doctor", "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'"),
     ),
+    "hooks": SubCommand(
+        "shoal.surfaces.cli.hooks",
+        "See what is run when agents do something.",
+        ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
+    ),
     "inbox": SubCommand(
         "shoal.surfaces.cli.inbox",
         "Read the mail of an agent, or write to one.",

@@ -88,6 +88,8 @@ def ending(finished: Finished) -> str:
             return "Interrupted."
         case "no_output":
             return f"The agent gave {finished.detail}."
+        case "blocked":
+            return f"Stopped: {finished.detail}."
         case "model_error" | "store_error" | "error":
             if isinstance(finished.error, BaseException):
                 return explain(finished.error)

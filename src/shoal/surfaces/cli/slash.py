@@ -119,6 +119,17 @@ async def _agents(talk: Talk, words: str) -> None:
     await agents(talk, words)
 
 
+async def _hooks(talk: Talk, _: str) -> None:
+    from shoal.app.hooks_view import rows_of, seen_in
+    from shoal.surfaces.cli.hooks import told
+
+    parts = talk.session.parts
+    shared = rows_of(hook for hooks in parts.hooks.by_event.values() for hook in hooks)
+    others = [row for row in seen_in(parts.workspace.root).hooks if row.agent or not row.trusted]
+    for line in told((*shared, *others), colours=False):
+        talk.telling.note(line)
+
+
 async def _delegate(talk: Talk, word: str) -> None:
     from shoal.surfaces.cli.slash_team import delegate
 
@@ -169,6 +180,7 @@ COMMANDS = (
     ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
+    Command(name="/hooks", usage="/hooks", help="the hooks there are", run=_hooks, at_once=True),
     Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
     Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
     Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
-    """Trust what this project's .claude/settings.json and settings.local.json would allow, and the MCP
-    servers of its .mcp.json and its agents, as they are now.
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, the MCP servers of
+    its .mcp.json, and the hooks and servers of its agents, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """

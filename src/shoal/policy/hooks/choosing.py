@@ -1,0 +1,43 @@
+"""Which hooks are told of an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from shoal.core.hooks import MATCHED, Called, Command, Hook, HookEvent, Post
+
+_NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
+
+
+def chosen(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -> tuple[Hook, ...]:
+    """In their order; of those that would do the very same, the first."""
+    field = MATCHED.get(event)
+    value = None if field is None else str(fields.get(field, ""))
+    found: dict[object, Hook] = {}
+    for hook in hooks:
+        if value is None or fits(hook.matcher, value):
+            found.setdefault(_deed(hook), hook)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=1024)
+def fits(matcher: str, value: str) -> bool:
+    """Names match whole, so that `Edit` is not `NotebookEdit`; an expression may match anywhere."""
+    if matcher in ("", "*"):
+        return True
+    if _NAMES.fullmatch(matcher):
+        return value in matcher.split("|")
+    return re.search(matcher, value) is not None
+
+
+def _deed(hook: Hook) -> object:
+    match hook.does:
+        case Command(command=command):
+            return ("command", command)
+        case Post(url=url, headers=headers):
+            return ("http", url, tuple(sorted(headers.items())))
+        case Called(function=function):
+            return ("called", id(function))

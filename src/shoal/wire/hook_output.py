@@ -1,0 +1,121 @@
+"""What a hook answers → a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from shoal.core.hooks import HookEvent, Verdict
+from shoal.core.permissions import Behavior
+from shoal.wire.content import load
+
+LIMIT = 20_000
+"""Characters of a text that enter a conversation."""
+_PLAIN_IS_CONTEXT = ("UserPromptSubmit", "SessionStart")
+_NO_REASON = "it gave no reason"
+
+
+class BadAnswer(Exception):
+    """An answer that cannot be understood."""
+
+
+class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Of a PermissionRequest hook, as to a person's question."""
+
+    behavior: Literal["allow", "deny"]
+    updated_input: dict[str, Any] | None = None
+    message: str | None = None
+    interrupt: bool = False
+
+
+class _Specific(Struct, frozen=True, kw_only=True, rename="camel"):
+    hook_event_name: str | None = None
+    permission_decision: Behavior | None = None
+    permission_decision_reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+    additional_context: str | None = None
+    decision: _Answer | None = None
+    worktree_path: str | None = None
+
+
+class _Said(Struct, frozen=True, kw_only=True, rename="camel"):
+    go_on: bool = msgspec.field(name="continue", default=True)
+    stop_reason: str | None = None
+    suppress_output: bool = False
+    system_message: str | None = None
+    decision: Literal["approve", "block"] | UnsetType | None = UNSET
+    reason: str | None = None
+    hook_specific_output: _Specific | None = None
+
+
+def verdict_of_text(event: HookEvent, text: str) -> Verdict:
+    """Of what a hook that ended well has written: JSON decides, other text is context at some events.
+
+    Raises `BadAnswer` for a JSON object of another shape.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            raw = load(stripped.encode("utf-8", "surrogatepass"))
+        except ValueError as error:
+            if event not in _PLAIN_IS_CONTEXT and event != "WorktreeCreate":
+                raise BadAnswer(f"it wrote what begins like JSON and is none: {error}") from error
+        else:
+            return verdict_of(event, raw)
+    return Verdict(context=cut(stripped) if event in _PLAIN_IS_CONTEXT else "", output=stripped)
+
+
+def verdict_of(event: HookEvent, raw: Any) -> Verdict:
+    """Of a JSON object, or what a function gives back in its shape. Raises `BadAnswer`."""
+    if not isinstance(raw, Mapping):
+        raise BadAnswer(f"it answered {type(raw).__name__}, and an object is expected")
+    try:
+        said = msgspec.convert(raw, _Said)
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"it answered in a shape that is not known: {error}") from error
+    specific = said.hook_specific_output or _Specific()
+    if specific.hook_event_name not in (None, event):
+        raise BadAnswer(f"it answered for {specific.hook_event_name}, and was told of {event}")
+    decision, why = _decision(event, said, specific)
+    updated = specific.updated_input
+    if specific.decision is not None and updated is None:
+        updated = specific.decision.updated_input
+    return Verdict(
+        blocked=cut(said.reason or _NO_REASON) if said.decision == "block" else None,
+        decision=decision,
+        decision_reason=cut(why),
+        updated_input=updated,
+        context=cut(specific.additional_context or ""),
+        stop=_stop(said, specific),
+        message=cut(said.system_message or ""),
+        suppressed=said.suppress_output,
+        output=specific.worktree_path or "",
+    )
+
+
+def _decision(event: HookEvent, said: _Said, specific: _Specific) -> tuple[Behavior | None, str]:
+    if specific.permission_decision is not None:
+        return specific.permission_decision, specific.permission_decision_reason or ""
+    if specific.decision is not None:
+        return specific.decision.behavior, specific.decision.message or ""
+    if said.decision == "approve" and event in ("PreToolUse", "PermissionRequest"):
+        return "allow", said.reason or ""
+    return None, ""
+
+
+def _stop(said: _Said, specific: _Specific) -> str | None:
+    if not said.go_on:
+        return cut(said.stop_reason or _NO_REASON)
+    answer = specific.decision
+    if answer is not None and answer.interrupt and answer.behavior == "deny":
+        return cut(answer.message or _NO_REASON)
+    return None
+
+
+def cut(text: str) -> str:
+    if len(text) <= LIMIT:
+        return text
+    return f"{text[:LIMIT]} [… cut, {len(text):,} characters in all]"

@@ -1,0 +1,58 @@
+"""A directory of an agent's own that somebody else made, in place of a worktree of git."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shoal.core.errors import WorktreeError
+from shoal.core.filenames import shown
+from shoal.core.worktrees import Owner, WorktreeRecord
+from shoal.workspaces.owners import started
+from shoal.workspaces.worktree import Worktree
+
+
+class GivenWorktree(Worktree, frozen=True, kw_only=True):
+    """Nothing is known of a repository in it, so nothing but its own files can be written."""
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    @property
+    def sealed(self) -> tuple[Path, ...]:
+        return (self.record.checkout,)
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        return ()
+
+
+def given_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> GivenWorktree:
+    """`root` is where the lead works. Raises `WorktreeError` where the agent would not be apart from it."""
+    if not path.is_absolute() or not path.is_dir():
+        raise WorktreeError(f"{shown(path)} is no directory. Its whole path is expected.")
+    real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
+    if lead.is_relative_to(real):
+        raise WorktreeError(f"{shown(path)} is where the lead works, or holds it.")
+    pid = os.getpid()
+    record = WorktreeRecord(
+        name=str(real),
+        agent=agent,
+        owner=Owner(pid=pid, started=started(pid), lease="", session=session),
+        path=real,
+        branch="",
+        base="",
+        checkout=lead,
+        made_at=now,
+        state="live",
+    )
+    return GivenWorktree(record=record, common=lead, entry=real)
+
+
+def told_of_given(worktree: GivenWorktree) -> str:
+    """What an agent must know that starts in it."""
+    return (
+        f"You work in {shown(worktree.root)}, a copy of {shown(worktree.record.checkout)} of your own.\n"
+        "Nothing outside of it can be changed. What you leave in it is kept for the lead."
+    )

@@ -1,0 +1,65 @@
+"""`shoal hooks`: what there is, from where, and what is not trusted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import Program
+
+HOOK = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh"}]}]}
+
+
+@pytest.fixture
+def clone(project: Path) -> Path:
+    directory = project / ".claude"
+    (directory / "agents").mkdir(parents=True)
+    (directory / "settings.json").write_text(json.dumps({"hooks": {**HOOK, "Nonsense": []}}, indent=1))
+    front = json.dumps({"name": "guarded", "description": "d", "hooks": {"Stop": HOOK["PreToolUse"]}})
+    (directory / "agents/guarded.md").write_text(f"---\n{front}\n---\nWork.\n")
+    return directory
+
+
+async def listed(shoal: Program) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((await shoal("hooks", "ls", "--json")).out)["hooks"]
+    return found
+
+
+async def test_without_hooks_it_says_where_they_would_stand(shoal: Program) -> None:
+    ran = await shoal("hooks", "ls")
+    assert (ran.code, "settings" in ran.text) == (0, True)
+
+
+@pytest.mark.spec("HOK-01")
+async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_marked(
+    shoal: Program, clone: Path, home: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    own = {"Stop": [{"hooks": [{"type": "http", "url": "http://127.0.0.1:9/x", "timeout": 3}]}]}
+    (home / "settings.json").write_text(json.dumps({"hooks": own}))
+    mine, theirs, agents = await listed(shoal)
+    assert mine == {
+        "event": "Stop",
+        "matcher": "",
+        "type": "http",
+        "does": "http://127.0.0.1:9/x",
+        "timeout": 3.0,
+        "origin": f"{home / 'settings.json'}:1",
+        "agent": "",
+        "trusted": True,
+    }
+    assert (theirs["does"], theirs["trusted"]) == ("./check.sh", False)
+    assert theirs["origin"] == f"{clone / 'settings.json'}:7"
+    assert (agents["agent"], agents["event"], agents["trusted"]) == ("guarded", "SubagentStop", False)
+    ran = await shoal("hooks", "ls")
+    assert ran.text.count("not trusted") == 3
+    assert "Nonsense: there is no such event" in ran.text
+
+    shown = json.loads((await shoal("trust", "--show", "--json")).out)["settings"]
+    assert [row["key"] for row in shown] == ["hooks", "hooks"]
+    assert (await shoal("trust")).code == 0
+    assert all(row["trusted"] for row in await listed(shoal))
+    assert (await shoal("trust", "--revoke")).code == 0
+    assert [row["trusted"] for row in await listed(shoal)] == [True, False, False]

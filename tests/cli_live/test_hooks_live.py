@@ -1,0 +1,45 @@
+"""Hooks at the prompt: seen with /hooks, and heard of when they block or add something."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli_live.conftest import Place
+from cli_live.test_interactive import is_at_prompt
+
+
+@pytest.mark.spec("HOK-01", "HOK-02")
+def test_hooks_are_seen_and_a_prompt_that_one_erases_is_told_of(place: Place) -> None:
+    told = place.home / "told"
+    refuses = "grep -q secret && { echo no keys here >&2; exit 2; }; exit 0"
+    hooks = {
+        "UserPromptSubmit": [{"hooks": [{"type": "command", "command": refuses}]}],
+        "SessionStart": [{"hooks": [{"type": "command", "command": f"cat >> {told}; echo >> {told}"}]}],
+        "SessionEnd": [{"hooks": [{"type": "command", "command": f"cat >> {told}; echo >> {told}"}]}],
+    }
+    (place.home / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    terminal = place.talk(
+        {"match": "hello", "text": "Good day."}, {"at": 0, "match": "again", "text": "Once more."}
+    )
+    terminal.wait_for(is_at_prompt)
+    terminal.type("/hooks\r")
+    terminal.wait_for(lambda text: "UserPromptSubmit" in text and "grep -q secret" in text)
+    terminal.type("my secret is 7\r")
+    terminal.wait_for(lambda text: "no keys here" in text and is_at_prompt(text))
+    terminal.type("hello\r")
+    terminal.wait_for(lambda text: "Good day." in text and is_at_prompt(text))
+    terminal.type("/clear\r")
+    terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
+    terminal.type("hello again\r")
+    terminal.wait_for(lambda text: "Once more." in text and is_at_prompt(text))
+    terminal.type("/exit\r")
+    assert terminal.wait_for_end() == 0
+    lines = [json.loads(line) for line in told.read_text().splitlines() if line]
+    assert [line.get("source") or line.get("reason") for line in lines] == [
+        "startup",
+        "clear",
+        "clear",
+        "prompt_input_exit",
+    ]
