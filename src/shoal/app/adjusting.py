@@ -21,11 +21,18 @@ def set_thinking(session: Session, tokens: int | None) -> None:
     session.agent.bounds = replace(session.agent.bounds, thinking_tokens=wanted)
 
 
+async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> UndoReport:
+    """Bring files back to before a turn, and if asked the conversation. Raises `NothingToUndo`."""
+    report = undo.brought_back(session.parts.past, session.agent, turn, conversation=conversation)
+    await session.tell(undo.undone(report, conversation=conversation))
+    return report
+
+
 async def rewind_files(session: Session, said: str) -> UndoReport:
     """Bring files back to before the turn that something said began. Raises `NothingToUndo`."""
     if session.parts.past is None:
         raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
-    return await session.undo(_turn_begun_by(session.parts.past, said))
+    return await undo_turn(session, _turn_begun_by(session.parts.past, said))
 
 
 def _turn_begun_by(past: undo.Past, said: str) -> int:

@@ -57,7 +57,7 @@ class Options(Struct, frozen=True, kw_only=True):
     setting_sources: Sequence[str] | None = None
     """Whose files count, of `user`, `project` and `local`; None is all. Managed ones always do."""
     hooks: Mapping[str, Sequence[Any]] | None = None
-    """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
+    """Of the caller's own, by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
     begun: Literal["startup", "clear"] | None = "startup"
     """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
     max_turns: int | None = None

@@ -242,11 +242,9 @@ class Session:
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
-        from shoal.app import undo
+        from shoal.app.adjusting import undo_turn
 
-        report = undo.brought_back(self.parts.past, self.agent, turn, conversation=conversation)
-        await self.tell(undo.undone(report, conversation=conversation))
-        return report
+        return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""

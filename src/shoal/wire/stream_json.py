@@ -91,6 +91,19 @@ class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="syst
     uuid: str
 
 
+class HookResponse(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """A hook was told of something, and what came of it."""
+
+    subtype: Literal["hook_response"] = "hook_response"
+    hook_event: str
+    hook_name: str
+    outcome: str
+    output: str
+    duration_ms: int
+    session_id: str
+    uuid: str
+
+
 class AssistantLine(Line, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None

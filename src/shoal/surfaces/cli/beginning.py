@@ -15,6 +15,7 @@ from shoal.app.definitions import given_definitions
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.mcp import ServerStanding
+from shoal.surfaces.cli.callbacks import hooks_of
 from shoal.surfaces.cli.driving import DrivingProgram
 from shoal.surfaces.cli.output import StreamOutput
 from shoal.tools.relayed import RelayedServer, RelayedTool
@@ -48,7 +49,7 @@ async def begin(
     """A request that asks for what cannot be had is refused, and the next one counts."""
     while (opening := await program.opening()) is not None:
         try:
-            options = _with(options, wishes_in(opening.body))
+            options = _with(options, wishes_in(opening.body), program)
             break
         except ShoalError as error:
             await output.send(refused(opening.id, str(error)))
@@ -67,9 +68,9 @@ async def begin(
     )
 
 
-def _with(options: Options, wishes: Wishes) -> Options:
+def _with(options: Options, wishes: Wishes, program: DrivingProgram) -> Options:
     if wishes.callbacks:
-        raise SettingsError("Hooks of a driving program are not known here yet: leave them out.")
+        options = replace(options, hooks=hooks_of(program, wishes.callbacks))
     if wishes.agents is not None:
         if options.agents is not None:
             raise SettingsError("Agents come with --agents and with initialize: give them in one place.")

@@ -332,6 +332,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
         format=given["output_format"],
         partial_messages=given["include_partial_messages"],
         replay_user_messages=given["replay_user_messages"],
+        hook_events=given["include_hook_events"],
         states=streaming,
     )
     return headless(

@@ -15,6 +15,7 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
+    HookRan,
     MessageAdded,
     PermissionDenied,
     RequestSent,
@@ -73,6 +74,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     format: OutputFormat = "text"
     partial_messages: bool = False
     replay_user_messages: bool = False
+    hook_events: bool = False
     states: bool = False
     """Say when a turn runs and when none does."""
 
@@ -275,6 +277,8 @@ class StreamOutput:
                     compact_metadata=facts, session_id=session, uuid=str(uuid.uuid4())
                 )
                 await self.send(boundary)
+            case HookRan() if self._wanted.hook_events:
+                await self.send(_hook_response(event, session))
             case BudgetWarned():
                 await self.send(_budget_warning(event, session))
             case _:
@@ -341,6 +345,18 @@ class StreamOutput:
                     sdk_host_only=session.parts.settings.hides_states or UNSET,
                 )
             )
+
+
+def _hook_response(ran: HookRan, session: str) -> stream_json.HookResponse:
+    return stream_json.HookResponse(
+        hook_event=ran.event,
+        hook_name=ran.hook,
+        outcome=ran.verdict,
+        output=ran.detail,
+        duration_ms=ran.duration_ms,
+        session_id=session,
+        uuid=str(uuid.uuid4()),
+    )
 
 
 def _budget_warning(warned: BudgetWarned, session: str) -> stream_json.BudgetWarning:
