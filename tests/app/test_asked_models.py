@@ -15,15 +15,26 @@ from shoal.core.events import Noted, RequestSettled
 from shoal.core.messages import Text
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.ledger import usage_of
-from shoal.testing import Answer, MockServer, call, chat_server, messages_server
+from shoal.testing import Answer, MockServer, call, chat_server, messages_server, responses_server
 
-LEADS = {"anthropic": "claude-opus-5-5", "openai": "gpt-6-sol", "ollama": "qwen3:8b"}
+LEADS = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6-sol",
+    "openai-responses": "gpt-6-sol",
+    "ollama": "qwen3:8b",
+}
 """A lead's model by provider, as the server is to be asked for it."""
 PATHS = ("foreground", "background", "resumed")
 
 
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """In the Responses API a call is an item of its own, and all that the model said in its turn here."""
+    items = body.get("messages") or body["input"]
+    return [{"role": "assistant"} if each.get("type") == "function_call" else each for each in items]
+
+
 def _texts(body: dict[str, Any]) -> str:
-    first = next(each for each in body["messages"] if each["role"] == "user")
+    first = next(each for each in _messages(body) if each.get("role") == "user")
     content = first["content"]
     return content if isinstance(content, str) else content[0]["text"]
 
@@ -34,7 +45,7 @@ def mind(lead: list[Any]) -> Any:
     def think(body: dict[str, Any]) -> Any:
         if not _texts(body).startswith("lead"):
             return "done"
-        spoken = sum(each["role"] == "assistant" for each in body["messages"])
+        spoken = sum(each.get("role") == "assistant" for each in _messages(body))
         line = lead[min(spoken, len(lead) - 1)]
         return line() if callable(line) else line
 
@@ -72,12 +83,18 @@ async def test_every_child_asks_the_right_model_of_the_right_server(
         "wait",
         "end",
     ]
-    servers = {"anthropic": messages_server, "openai": chat_server, "ollama": chat_server}
+    servers = {
+        "anthropic": messages_server,
+        "openai": chat_server,
+        "openai-responses": responses_server,
+        "ollama": chat_server,
+    }
     async with AsyncExitStack() as stack:
         up = {name: await stack.enter_async_context(made(mind(lines))) for name, made in servers.items()}
         monkeypatch.setenv("ANTHROPIC_BASE_URL", up["anthropic"].url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
-        monkeypatch.setenv("OPENAI_BASE_URL", f"{up['openai'].url}/v1")
+        own = up["openai-responses" if provider == "openai-responses" else "openai"]
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{own.url}/v1")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
         monkeypatch.setenv("OLLAMA_HOST", up["ollama"].url)
         if "env" in wish:

@@ -42,6 +42,10 @@ def openai_at(url: str, *, model: str = "gpt-5.5", **options: Any) -> Model:
     return _made("openai", model, url, **options)
 
 
+def responses_at(url: str, *, model: str = "gpt-6-sol", **options: Any) -> Model:
+    return _made("openai-responses", model, url, **options)
+
+
 def _made(
     provider: str,
     model: str,

@@ -18,6 +18,7 @@ from shoal.models.catalogue import PROVIDERS, card_of, resolve, similar, version
 from shoal.models.chat_api import ChatModel
 from shoal.models.messages_api import MessagesModel
 from shoal.models.providers import Access, find_ollama, make_model
+from shoal.models.responses_api import ResponsesModel
 from shoal.testing import chat_server
 
 
@@ -136,6 +137,7 @@ def test_each_provider_is_made_into_its_kind_of_model() -> None:
     for provider, kind in {
         "anthropic": MessagesModel,
         "openai": ChatModel,
+        "openai-responses": ResponsesModel,
         "openrouter": ChatModel,
         "ollama": ChatModel,
     }.items():

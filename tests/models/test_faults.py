@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from model_kit import anthropic_at, asking, http, openai_at, saying
+from model_kit import anthropic_at, asking, http, openai_at, responses_at, saying
 
 from shoal.core.errors import (
     BadReply,
@@ -23,12 +23,12 @@ from shoal.core.errors import (
     UnknownModel,
 )
 from shoal.core.requests import unheard
-from shoal.testing import FakeClock, chat_server, messages_server
+from shoal.testing import FakeClock, chat_server, messages_server, responses_server
 from shoal.testing.clock import START
 from shoal.testing.replies import HttpError, context_too_long
 
-SERVERS = [(messages_server, anthropic_at), (chat_server, openai_at)]
-BOTH = pytest.mark.parametrize(("serve", "model_at"), SERVERS, ids=["messages", "chat"])
+SERVERS = [(messages_server, anthropic_at), (chat_server, openai_at), (responses_server, responses_at)]
+ALL = pytest.mark.parametrize(("serve", "model_at"), SERVERS, ids=["messages", "chat", "responses"])
 
 
 async def failure(serve: Any, model_at: Any, fault: HttpError, **options: Any) -> ModelError:
@@ -40,7 +40,7 @@ async def failure(serve: Any, model_at: Any, fault: HttpError, **options: Any) -
     return caught.value
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
@@ -62,10 +62,10 @@ async def test_a_status_is_its_error(serve: Any, model_at: Any, status: int, kin
     error = await failure(serve, model_at, HttpError(status=status))
     assert type(error) is kind
     assert error.status == status
-    assert error.provider in ("anthropic", "openai")
+    assert error.provider in ("anthropic", "openai", "openai-responses")
 
 
-@BOTH
+@ALL
 async def test_a_history_that_no_longer_fits_is_told_apart(serve: Any, model_at: Any) -> None:
     assert type(await failure(serve, model_at, context_too_long())) is ContextTooLong
 
@@ -90,7 +90,7 @@ async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
     assert "claude-sonnet-4-5" in str(error)
 
 
-@BOTH
+@ALL
 async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, model_at: Any) -> None:
     error = await failure(serve, model_at, HttpError(status=429, retry_after=7))
     assert isinstance(error, Transient)

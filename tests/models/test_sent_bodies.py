@@ -31,6 +31,8 @@ from shoal.models.chat_body import body_of as chat_body
 from shoal.models.emulation import emulated, response_format
 from shoal.models.json_text import encoded
 from shoal.models.messages_api import body_of as messages_body
+from shoal.models.responses_body import body_of as responses_body
+from shoal.models.responses_body import dialect_of as responses_dialect
 
 PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
 LINK = Image(source=UrlSource(url="https://example.org/a.png"))
@@ -118,6 +120,18 @@ def test_chat_bodies_fit_the_official_types() -> None:
         for request in conversations():
             body = chat_body(request, card_of("openai", "gpt-5.5"), dialect)
             fits(CompletionCreateParamsStreaming, body)
+
+
+@pytest.mark.xdist_group("openai")
+def test_responses_bodies_fit_the_official_types() -> None:
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    sealed = Thinking(thinking="hm", signature="openai-responses:rs_1:blob")
+    kept = asking("Look.", said(sealed, Text(text="Both.")), "Go on.", thinking_tokens=64_000)
+    for model in ("gpt-6-sol", "gpt-5", "gpt-4.1"):
+        dialect = responses_dialect(model, "https://api.openai.com/v1")
+        for request in (*conversations(), kept):
+            fits(ResponseCreateParamsStreaming, responses_body(request, card_of("openai", model), dialect))
 
 
 @pytest.mark.xdist_group("openai")

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
-from shoal.testing import FakeClock, chat_server, in_thread, messages_server
+from shoal.testing import FakeClock, chat_server, in_thread, messages_server, responses_server
 from shoal.testing.replies import (
     Answer,
     BrokenToolJson,
@@ -31,11 +31,16 @@ from shoal.testing.replies import (
 )
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-PATHS = {messages_server: "/v1/messages", chat_server: "/v1/chat/completions"}
+PATHS = {
+    messages_server: "/v1/messages",
+    chat_server: "/v1/chat/completions",
+    responses_server: "/v1/responses",
+}
+APIS = {messages_server: "messages", chat_server: "chat", responses_server: "responses"}
 CALL = call("Bash", command="ls -la /somewhere/quite/long")
 
 
-@pytest.fixture(params=[messages_server, chat_server], ids=["messages", "chat"])
+@pytest.fixture(params=list(APIS), ids=list(APIS.values()))
 def form(request):
     return request.param
 
@@ -43,7 +48,8 @@ def form(request):
 def question(**more):
     messages = [{"role": "user", "content": "Hello?"}]
     options = {"stream_options": {"include_usage": True}} if more.get("stream") else {}
-    return {"model": "m", "max_tokens": 100, "messages": messages, **options, **more}
+    # Each form takes what it knows by the name of its own.
+    return {"model": "m", "max_tokens": 100, "messages": messages, "input": messages, **options, **more}
 
 
 def client(server, **options):
@@ -110,8 +116,9 @@ async def test_a_refused_request_says_what_the_provider_says(form):
         else {"role": "assistant", "content": None, "tool_calls": [{"id": "t1"}]},
         {"role": "user", "content": "y"},
     ]
+    called = [{"type": "function_call", "call_id": "t1", "name": "x", "arguments": "{}"}]
     async with form([]) as server, client(server) as http:
-        response = await http.post(PATHS[form], json=question(messages=unanswered))
+        response = await http.post(PATHS[form], json=question(messages=unanswered, input=called))
         other = await http.post("/v1/elsewhere", json={})
     assert response.status_code == 400
     assert "t1" in response.json()["error"]["message"]
@@ -291,7 +298,7 @@ async def test_a_drip_sends_byte_by_byte(form):
 async def test_broken_tool_arguments_are_streamed_as_given(form):
     async with form([[CALL, BrokenToolJson(arguments='{"a": ')]]) as server:
         lines, _ = await events_of(form, server)
-    key = "partial_json" if form is messages_server else "arguments"
+    key = {messages_server: "partial_json", chat_server: "arguments", responses_server: "delta"}[form]
     data = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     assert "".join(_values(data, key)) == '{"a": '
 
@@ -346,8 +353,7 @@ def test_the_program_follows_its_script_and_tells_at_the_end(form, tmp_path):
             ]
         )
     )
-    api = "messages" if form is messages_server else "chat"
-    argv = [sys.executable, "-m", "shoal.testing.servers", "--api", api, "--script", str(script)]
+    argv = [sys.executable, "-m", "shoal.testing.servers", "--api", APIS[form], "--script", str(script)]
     with subprocess.Popen(
         [*argv, "--with-parent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:

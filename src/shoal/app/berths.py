@@ -48,6 +48,8 @@ class Shore(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     hear: Callable[[bytes], None]
     """Told what teammates in other processes have written to the journal."""
+    trace: Callable[[AgentId, str], str]
+    """Where the trace of a teammate goes on that this call started."""
 
 
 class Berths:
@@ -151,6 +153,7 @@ class Berths:
                 mode=mode,
                 call=call,
                 session=lead.identity.session,
+                trace=on.shore.trace(AgentId(entered.agent_id), call),
                 run=str(on.directory),
                 transcript=str(on.shore.transcript),
                 snapshot=str(on.shore.shells.commands.taken or ""),

@@ -54,6 +54,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     answered: tuple[AddRules | AddDirectories | SetMode, ...]
     """What a person has answered for the whole session so far."""
     opened: Opened
+    trace: str = ""
+    """The place in the lead's trace where its own goes on."""
 
     def membership(self, link: LeadLink) -> Membership:
         return Membership(
@@ -73,7 +75,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         given = msgspec.structs.asdict(self.opened)
         given["cwd"] = Path(self.opened.cwd)
         given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
-        return Options(**given, membership=membership, clock=clock)
+        return Options(**given, membership=membership, clock=clock, trace=self.trace)
 
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:

@@ -46,7 +46,7 @@ from shoal.app.undo import Past
 from shoal.core.budget import Purse
 from shoal.core.errors import SettingsError
 from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, LEAD_KIND, Ids
+from shoal.core.ids import LEAD, LEAD_KIND, AgentId, Ids
 from shoal.core.messages import Message
 from shoal.core.ports import Journal, Model
 from shoal.core.tools import Tool
@@ -107,6 +107,8 @@ class Parts(Struct, kw_only=True):
     form: StructuredOutput | None
     """Takes the answer, where it has to have a form."""
     started: float
+    trace: Callable[[AgentId, str], str] = lambda _agent, _call: ""
+    """Where the trace of an agent in another process goes on."""
     version: str = shoal.__version__
 
 
@@ -202,6 +204,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
                 shells=reach.shells,
                 note=session.note,
                 hear=session.overhear,
+                trace=lambda agent, call: session.parts.trace(agent, call),  # noqa: PLW0108 - set later
             ),
             servers=servers,
         ),

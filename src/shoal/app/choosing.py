@@ -79,6 +79,8 @@ async def _found(settings: Settings, clock: Clock, rng: Random) -> Model:
             return _asked(f"openai:{served[0]}", settings, clock, rng)
     if access.openai_api_key:
         return _asked(f"openai:{USUAL}", settings, clock, rng)
+    if access.openrouter_api_key:
+        return _asked(f"openrouter:{USUAL}", settings, clock, rng)
     local = await find_ollama(ollama_url(settings))
     if local:
         return _asked(f"ollama:{local[0]}", settings, clock, rng)
@@ -93,7 +95,7 @@ def _asked(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
     own = settings.own
     facts = {key: msgspec.to_builtins(value) for key, value in own.models.items()}
     provider, _, card = resolve(name, provider=_configured(settings), models=facts, aliases=own.aliases)
-    access = _access(provider, settings)
+    access = access_to(provider, settings)
     _refuse_without_key(provider, card.id, access)
     model = make_model(provider, card, access, clock=clock)
     if clock not in _limiters:
@@ -107,16 +109,19 @@ def _configured(settings: Settings) -> str | None:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
         return "anthropic"
-    return "openai" if access.openai_api_key else None
+    if access.openai_api_key:
+        return "openai"
+    return "openrouter" if access.openrouter_api_key else None
 
 
-def _access(provider: str, settings: Settings) -> Access:
+def access_to(provider: str, settings: Settings) -> Access:
     from shoal.models.providers import PROVIDERS, Access
 
     given = settings.access
     key, token, base = {
         "anthropic": (given.anthropic_api_key, given.anthropic_auth_token, given.anthropic_base_url),
         "openai": (given.openai_api_key, None, given.openai_base_url),
+        "openai-responses": (given.openai_api_key, None, given.openai_base_url),
         "openrouter": (given.openrouter_api_key, None, None),
         "ollama": (None, None, ollama_url(settings)),
     }[provider]
@@ -137,7 +142,8 @@ def _refuse_without_key(provider: str, model: str, access: Access) -> None:
     variable = PROVIDERS[provider].key_variable
     if variable and access.base_url is None and not (access.api_key or access.auth_token):
         raise Unauthorized(
-            f"There is no key to ask {provider} for {model}. Set {variable}, or name another model.",
+            f"There is no key to ask {provider} for {model}. Set {variable}, type `shoal setup`, or name "
+            "another model.",
             provider=provider,
             model=model,
         )

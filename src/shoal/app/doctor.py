@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.core.usage import ModelCard
 
 THREE_WAYS = (
-    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY,\n"
+    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or type: shoal setup,\n"
     "or start Ollama and fetch a model: ollama pull qwen3,\n"
     "or see Shoal work without one: shoal demo"
 )
@@ -157,11 +157,12 @@ def _reached(card: ModelCard, settings: Settings, source: str) -> Fact:
     from shoal.models.providers import PROVIDERS
 
     value = f"{card.provider}:{card.id} (from {source})"
-    keys = _KEYS.get(card.provider, ())
+    whose = card.provider.removesuffix("-responses")
+    keys = _KEYS.get(whose, ())
     if not keys or any(getattr(settings.access, key) for key in keys):
         return Fact(area="models", name="model", state="ok", value=value)
     variable = PROVIDERS[card.provider].key_variable
-    own_address = bool(getattr(settings.access, f"{card.provider}_base_url", None))
+    own_address = bool(getattr(settings.access, f"{whose}_base_url", None))
     return Fact(
         area="models",
         name="model",

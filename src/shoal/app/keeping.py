@@ -70,6 +70,24 @@ def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda 
     raw = read_document(text, name=str(path), kind="user", path=path).raw
     if not may(text):
         return None
+    _add(raw, update)
+    return _rewrite(real, raw, like=text, mode=mode)
+
+
+def keep_model(name: str | None, path: Path) -> None:
+    """Make this the model that is asked where none is named; None leaves it open. Raises what `keep` does."""
+    real = Path(path.resolve())
+    text, mode = _content(real)
+    raw = read_document(text, name=str(path), kind="user", path=path).raw
+    own = raw.setdefault("shoal", {})
+    if name is not None:
+        own["model"] = name
+    elif own.pop("model", None) is None:
+        return
+    _rewrite(real, raw, like=text, mode=mode)
+
+
+def _add(raw: dict[str, Any], update: Suggestion) -> None:
     permissions = raw.setdefault("permissions", {})
     match update:
         case AddRules(rules=rules, behavior=behavior):
@@ -78,7 +96,10 @@ def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda 
             _join(permissions, "additionalDirectories", list(directories))
         case SetMode(mode=wished):
             permissions["defaultMode"] = wished
-    written = json.dumps(raw, indent=_indent(text), ensure_ascii=False) + "\n"
+
+
+def _rewrite(real: Path, raw: dict[str, Any], *, like: str, mode: int | None) -> str:
+    written = json.dumps(raw, indent=_indent(like), ensure_ascii=False) + "\n"
     write_whole(real, written.encode())
     if mode is not None:
         real.chmod(mode)

@@ -25,7 +25,11 @@ PROGRAMS = (
     ("tmux", "tmux", "agents in panes"),
     ("bwrap", "bubblewrap", "shell commands in a sandbox"),
 )
-EXTRAS = (("pdf", "pypdf", "the text of PDF files"), ("mcp", "mcp", "MCP servers"))
+EXTRAS = (
+    ("pdf", "pypdf", "the text of PDF files"),
+    ("mcp", "mcp", "MCP servers"),
+    ("otel", "opentelemetry.exporter.otlp.proto.http", "telemetry"),
+)
 _INSTALLERS = (
     ("apt-get", "sudo apt-get install {}"),
     ("dnf", "sudo dnf install {}"),
@@ -145,10 +149,8 @@ def programs(path: str | None = None) -> Iterator[Fact]:
 
 
 def extras() -> Iterator[Fact]:
-    from importlib.util import find_spec
-
     for extra, module, purpose in EXTRAS:
-        found = find_spec(module) is not None
+        found = _is_there(module)
         yield Fact(
             area="programs",
             name=f"shoal[{extra}]",
@@ -156,6 +158,15 @@ def extras() -> Iterator[Fact]:
             value="installed" if found else f"not installed; used for {purpose}",
             advice="" if found else f"pip install 'shoal[{extra}]'",
         )
+
+
+def _is_there(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
 
 
 def terminal(env: Mapping[str, str]) -> Iterator[Fact]:

@@ -87,6 +87,8 @@ class Options(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     membership: Membership | None = None
     """Which member of which team this process is; None for a session of its own."""
+    trace: str = ""
+    """The `traceparent` of somebody's trace, in which the session's telemetry goes on."""
     clock: Clock = SystemClock()
 
     @property

@@ -12,12 +12,13 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating
-from shoal.app.answering import LOOKED_AT, Answering
+from shoal.app import delegating, telemetry
+from shoal.app.answering import Answering
 from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
+from shoal.app.voice import Voice
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
@@ -27,8 +28,6 @@ from shoal.core.events import (
     AgentEnded,
     Event,
     Finished,
-    Journaled,
-    Noted,
     Notified,
     Queued,
     SessionEnded,
@@ -45,7 +44,6 @@ from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.teams import SessionTeams
-from shoal.wire.journal import read_event
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
-class Session:
+class Session(Voice):
     """Opened with `async with`; leaving it ends everything it started."""
 
     def __init__(self, options: Options) -> None:
@@ -98,6 +96,7 @@ class Session:
 
         try:
             self.parts: Parts = await build(self._options, self, self._exit)
+            telemetry.attach(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
             self._exit.push_async_exit(self._end_tasks)
@@ -296,35 +295,6 @@ class Session:
             if not self._agents_work:
                 return
 
-    def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Hear every event as it is told, in turns and between them; what is returned ends that.
-
-        The callback must not wait. One that raises is not called again, and the session goes on.
-        """
-        self._watchers[callback] = None
-        return lambda: self._watchers.pop(callback, None)
-
-    def emit(self, event: Journaled) -> None:
-        """Tell an event from code that cannot wait."""
-        self._keep(event)
-        if self._channel is not None:
-            self._channel.push(event)
-
-    def overhear(self, line: bytes) -> None:
-        """Show what a teammate in another process has written to the journal."""
-        _, event = read_event(line)
-        if not isinstance(event, Journaled):
-            return
-        if self.parts.control is not None:
-            self.parts.control.publish(event)
-        self._show(event)
-        if self._channel is not None:
-            self._channel.push(event)
-
-    def note(self, text: str) -> None:
-        """Tell the person something they should know."""
-        self.emit(Noted(agent=self.agent.identity.agent, text=text))
-
     async def _come_up(self) -> None:
         parts = self.parts
         parts.permissions.answers.heard = parts.teams.permit
@@ -359,36 +329,6 @@ class Session:
             if isinstance(parts.teams, SessionTeams):
                 left = parts.left_over
                 await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
-
-    async def tell(self, event: Event) -> None:
-        self._keep(event)
-        channel = self._channel
-        if channel is not None:
-            # As `put` does, without its coroutine: this is passed dozens of times in each round.
-            if channel.full:
-                await channel.room()
-            channel.push(event)
-
-    def _keep(self, event: Event) -> None:
-        # On the record before anyone hears of it: what a surface has shown is kept.
-        if isinstance(event, Journaled):
-            self.parts.journal.append(event)
-            if type(event) in LOOKED_AT and (told := self._answering.look(event)) is not None:
-                self.note(told)
-        if self.parts.control is not None:
-            self.parts.control.publish(event)
-        if self.parts.debug is not None:
-            self.parts.debug.note(event)
-        if self._watchers:
-            self._show(event)
-
-    def _show(self, event: Event) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(event)
-            except Exception as error:  # noqa: BLE001 - the wall around those who look on: they must not end the run
-                self._watchers.pop(watcher, None)
-                self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
 
     async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
         agent = self.agent

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from shoal.app.mcp_files import project_servers, server_variables
 from shoal.app.standing import standing_rules
 from shoal.app.trust import Widening, judged, persons_part
-from shoal.core.errors import SettingsError
+from shoal.core.errors import SettingsError, StoreError
 from shoal.core.secrets import Secrets
 from shoal.policy.rules import Standing
+from shoal.stores.files.credentials import credentials_path, stored_credentials
 from shoal.wire.settings import (
     Document,
     Kind,
@@ -51,6 +52,14 @@ _VARIABLES = {
 }
 
 
+PROVIDER_VARIABLES = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "ollama": ("OLLAMA_HOST",),
+}
+
+
 class Access(Struct, frozen=True, kw_only=True):
     """How providers are reached. None where nobody said."""
 
@@ -66,6 +75,12 @@ class Access(Struct, frozen=True, kw_only=True):
         # Keys end up in no log.
         given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
         return f"Access({', '.join(given)})"
+
+
+def with_variables(access: Access, variables: Mapping[str, str | None]) -> Access:
+    """As if these variables were set so."""
+    names = {variable: name for name, variable in _VARIABLES.items()}
+    return replace(access, **{names[variable]: value or None for variable, value in variables.items()})
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -92,6 +107,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The permission rules of all of them, each with the place it stands at."""
     betas: tuple[str, ...] = ()
     """Of the Messages API, asked for by the program that opened the session."""
+    stored: Mapping[str, Mapping[str, str]] = {}
+    """What `shoal setup` keeps for each provider, whether it counts or not."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
@@ -110,6 +127,8 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return ", ".join(document.place(keys) for document in found) or "default"
             if found:
                 return found[0].place(keys)
+        if any(_VARIABLES.get(key) in variables for variables in self.stored.values()):
+            return str(credentials_path(self.home))
         return "default"
 
     def proxy_for(self, url: str) -> str | None:
@@ -144,7 +163,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
         named = {_VARIABLES[name]: value for name, value in given.items()}
-        return Secrets({**server_variables(self.documents), **left_out, **self.tool_environment, **named})
+        # One that the environment overrides is as secret; under a name of its own, or it would be hidden.
+        stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
+        servers = server_variables(self.documents)
+        return Secrets({**servers, **left_out, **self.tool_environment, **named, **stored})
 
     @property
     def left_out(self) -> tuple[Widening, ...]:
@@ -210,7 +232,7 @@ def load_settings(
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
     servers, unreadable = project_servers(cwd)
-    read = tuple(_counting((*_documents(home, cwd, given, managed), *servers), sources))
+    read = tuple(_of_sources((*_documents(home, cwd, given, managed), *servers), sources))
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
@@ -218,6 +240,8 @@ def load_settings(
     known, trusted = known_part(merged(documents)), persons_part(documents)
     # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
+    stored, unread = _stored(home)
+    reachable |= _counting(stored, reachable)
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
     sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
     named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
@@ -234,6 +258,8 @@ def load_settings(
             known.shoal,
             sandbox=sandbox,
             unattended_allow=trusted.shoal.unattended_allow,
+            # What is said to agents must not leave because a project's file says so.
+            telemetry=trusted.shoal.telemetry,
             coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
             worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
         ),
@@ -241,6 +267,7 @@ def load_settings(
             *refused,
             *loosened,
             *trust.warnings,
+            *unread,
             *unreadable,
             *(warning for document in documents for warning in unknown_keys(document)),
         ),
@@ -248,7 +275,25 @@ def load_settings(
         documents=documents,
         widening=trust.widening,
         standing=standing_rules(documents, cwd),
+        stored=stored,
     )
+
+
+def _stored(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
+    try:
+        return stored_credentials(home), ()
+    except StoreError as error:
+        return {}, (str(error),)
+
+
+def _counting(stored: Mapping[str, Mapping[str, str]], given: Mapping[str, str]) -> dict[str, str]:
+    """What is stored for providers of which nothing else is said: a key must go to no other address."""
+    counting: dict[str, str] = {}
+    for provider, variables in stored.items():
+        own = PROVIDER_VARIABLES.get(provider, ())
+        if not any(given.get(name) for name in own):
+            counting |= {name: variables[name] for name in own if variables.get(name)}
+    return counting
 
 
 def _switched(environ: Mapping[str, str], variables: Sequence[str], *, usual: bool) -> bool:
@@ -319,7 +364,7 @@ def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
         yield from _from_file(path, kind)
 
 
-def _counting(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
+def _of_sources(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
     """Those that count where only some people's files do; managed ones and that of a flag always do."""
     for document in documents:
         kind = "project" if document.kind == "mcp" else document.kind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 
@@ -97,3 +99,5 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     price: Price | None = None
     images: bool = True
     tools: bool = True
+    api: Literal["chat", "responses"] | None = None
+    """How the person wants it asked, where its provider has both ways; None leaves it to what is known."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec import Struct
 from shoal.core.errors import SettingsError, UnknownModel
 from shoal.core.usage import LongPrompt, ModelCard, Price
 
-PROVIDERS = ("anthropic", "openai", "openrouter", "ollama")
+PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _DATED = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")
 _LOCAL_TAG = re.compile(r"[^:/]+(?:/[^:]+)?:(?:latest|[ae]?\d+(?:\.\d+)?[bm]\b.*|q\d.*|\d.*)", re.IGNORECASE)
 
@@ -41,6 +42,8 @@ class CardEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     images: bool | None = None
     tools: bool | None = None
     provider: str | None = None
+    api: Literal["chat", "responses"] | None = None
+    """Of OpenAI's two, the one to ask over; in a row of ours it holds at OpenAI itself alone."""
 
 
 class _Catalogue(Struct, frozen=True, kw_only=True):
@@ -78,7 +81,7 @@ def resolve(
     chosen = given or _provider_of(model, own) or provider
     if model in _alias_names():
         chosen = given or provider or "anthropic"
-        model = _catalogue().aliases.get(chosen, {}).get(model, model)
+        model = _aliases(chosen).get(model, model)
     if chosen is None or not model:
         raise _unknown(name, own)
     return Resolved(chosen, model, card_of(chosen, model, own=own))
@@ -90,14 +93,14 @@ def names_of(card: ModelCard) -> set[str]:
     An alias does where the model is of its family. So does every alias where the provider has no model for
     it, and where no list has the model: on a server of one's own, a maker's other models are not to be had.
     """
-    aliases = _catalogue().aliases.get(card.provider, {}) if _rows(card.provider, card.id) else {}
+    aliases = _aliases(card.provider) if _rows(card.provider, card.id) else {}
     others = {alias for alias, model in aliases.items() if _family(model) != _family(card.id)}
     return {card.id, f"{card.provider}:{card.id}"} | (_alias_names() - others)
 
 
 def beside(name: str, card: ModelCard) -> str:
     """The name, for `resolve`: a bare alias is one of the provider of the model that runs already."""
-    return f"{card.provider}:{name}" if name in _catalogue().aliases.get(card.provider, {}) else name
+    return f"{card.provider}:{name}" if name in _aliases(card.provider) else name
 
 
 def card_of(provider: str, model: str, *, own: Mapping[str, CardEntry] | None = None) -> ModelCard:
@@ -109,7 +112,28 @@ def card_of(provider: str, model: str, *, own: Mapping[str, CardEntry] | None = 
     card: dict[str, Any] = {
         field: known[field] for field in ("window", "max_output", "images", "tools") if field in known
     }
-    return ModelCard(id=model, provider=provider, price=_price(known), **card)
+    own_api = next((row.api for row in _own_rows(provider, model, own or {}) if row.api), None)
+    return ModelCard(id=model, provider=provider, price=_price(known), api=own_api, **card)
+
+
+def api_of(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "responses"] | None:
+    """The one of OpenAI's two ways to ask this model; None where the provider has but one."""
+    if provider != "openai":
+        return None
+    if card.api is not None:
+        return card.api
+    host = urlsplit(base_url).hostname or ""
+    if not host.endswith(("openai.com", "azure.com")):
+        return None
+    return next((row.api for row in _rows(provider, card.id) if row.api is not None), None)
+
+
+def _aliases(provider: str) -> dict[str, str]:
+    return _catalogue().aliases.get(_maker(provider), {})
+
+
+def _maker(provider: str) -> str:
+    return "openai" if provider == "openai-responses" else provider
 
 
 def own_entry(name: str, value: Any) -> CardEntry:
@@ -121,6 +145,15 @@ def own_entry(name: str, value: Any) -> CardEntry:
         raise SettingsError(
             f'The setting "models", "{name}" cannot be used: {error}. Known fields are {fields}.'
         ) from error
+
+
+def known_models(provider: str) -> list[str]:
+    """The ids we have rows of; what has a row for its family alone is not among them."""
+    return [name for name in _catalogue().models.get(_maker(provider), {}) if "*" not in name]
+
+
+def aliases_of(provider: str) -> Mapping[str, str]:
+    return _aliases(provider)
 
 
 def similar(name: str, *, own: Mapping[str, Any] | None = None) -> list[str]:
@@ -192,7 +225,7 @@ def _rows(provider: str, model: str) -> list[CardEntry]:
         maker, _, model = model.partition(":")[0].rpartition("/")
         provider = maker
         model = model.replace(".", "-") if maker == "anthropic" else model
-    table = _catalogue().models.get(provider, {})
+    table = _catalogue().models.get(_maker(provider), {})
     undated = _DATED.sub("", model)
     exact = [table[name] for name in dict.fromkeys((model, undated)) if name in table]
     families = [row for name, row in table.items() if "*" in name and fnmatchcase(model, name)]

@@ -172,7 +172,7 @@ def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
     for block in blocks:
         match block:
             case ToolResult():
-                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block)}
+                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": result_words(block)}
                 pictures = [] if isinstance(block.content, str) else block.content
                 if images := [part for part in pictures if isinstance(part, Image)]:
                     shown += [Text(text=f"Images from the result of {block.tool_use_id}:"), *images]
@@ -184,7 +184,7 @@ def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": _parts(shown)}
 
 
-def _result(result: ToolResult) -> str:
+def result_words(result: ToolResult) -> str:
     text = result_text(result)
     # The API has no mark for a failed call.
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
@@ -198,12 +198,12 @@ def _parts(blocks: Iterable[Text | Image]) -> str | list[dict[str, Any]]:
     return [
         {"type": "text", "text": block.text}
         if isinstance(block, Text)
-        else {"type": "image_url", "image_url": {"url": _url(block)}}
+        else {"type": "image_url", "image_url": {"url": image_url(block)}}
         for block in blocks
     ]
 
 
-def _url(image: Image) -> str:
+def image_url(image: Image) -> str:
     source = image.source
     if isinstance(source, Base64Source):
         return f"data:{source.media_type};base64,{source.data}"

@@ -186,16 +186,24 @@ class Endpoint:
         self._origin.close()
 
 
-async def fetched(url: str, *, clock: Clock, within: float) -> Any:
+async def fetched(
+    url: str,
+    *,
+    clock: Clock,
+    within: float,
+    headers: Mapping[str, str] | None = None,
+    proxy: str | None = None,
+) -> Any:
     """The JSON at an address, or None: for looking whether somebody is there."""
     parts = urlsplit(url)
+    told = [f"{name}: {value}" for name, value in (headers or {}).items()]
     try:
-        origin = Origin(parts, clock)
+        origin = Origin(parts, clock, proxy=proxy)
         async with clock.deadline(within):
             connection = await origin.take(within=within)
             try:
                 lines = (f"GET {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close")
-                connection.send("\r\n".join((*lines, "", "")).encode())
+                connection.send("\r\n".join((*lines, *told, "", "")).encode())
                 return await _json_body(connection)
             finally:
                 connection.close()

@@ -15,6 +15,7 @@ from shoal.models.hearing import Listening
 from shoal.models.http import Endpoint
 from shoal.models.json_text import encoded
 from shoal.models.messages_stream import MessageAssembly
+from shoal.models.reasoning import is_sealed
 from shoal.models.turns import alternating, has_words, seen
 
 _BREAKPOINT = {"type": "ephemeral"}
@@ -108,8 +109,8 @@ def _sendable(block: ContentBlock, *, images: bool) -> ContentBlock | None:
         case Text():
             return block if has_words(block) else None
         case Thinking():
-            # Another provider's reasoning has no signature, and would be refused.
-            return block if block.signature else None
+            # Another provider's reasoning has no signature, or one of its own, and would be refused.
+            return block if block.signature and not is_sealed(block) else None
         case Image():
             return seen(block, images=images)
         case ToolResult():

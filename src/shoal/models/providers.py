@@ -18,10 +18,11 @@ from shoal.models.http import Deadlines, Endpoint, fetched
 
 _AGENT = {"User-Agent": "shoal"}
 _MESSAGES_VERSION = "2023-06-01"
+_PATHS = {"messages": "/messages", "chat": "/chat/completions", "responses": "/responses"}
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    api: Literal["messages", "chat"]
+    api: Literal["messages", "chat", "responses"]
     base_url: str
     key_variable: str = ""
 
@@ -33,6 +34,9 @@ PROVIDERS: Mapping[str, Provider] = {
         key_variable="ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
     ),
     "openai": Provider(api="chat", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"),
+    "openai-responses": Provider(
+        api="responses", base_url="https://api.openai.com/v1", key_variable="OPENAI_API_KEY"
+    ),
     "openrouter": Provider(
         api="chat", base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY"
     ),
@@ -59,33 +63,42 @@ def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) 
     if known is None:
         raise UnknownModel(
             f"There is no provider {provider!r}; there are {', '.join(PROVIDERS)}. "
-            "A server that speaks Chat Completions is asked as openai, with its base URL.",
+            "A server that speaks Chat Completions is asked as openai, one that speaks the Responses API as "
+            "openai-responses, with its base URL.",
             provider=provider,
             model=card.id,
         )
     base = access.base_url or known.base_url
-    paths = ("/v1", "/messages") if known.api == "messages" else ("/v1", "/chat/completions")
+    api = catalogue.api_of(provider, card, base) or known.api
     asked = Asked(
         provider=provider,
         model=card.id,
-        url=_joined(base, *paths),
+        url=_joined(base, "/v1", _PATHS[api]),
         key_variable=known.key_variable,
     )
     endpoint = Endpoint(
         asked,
-        headers=_AGENT | _headers(known.api, access),
+        headers=_AGENT | _headers(api, access),
         clock=clock,
         deadlines=access.deadlines or usual_deadlines(provider),
         proxy=access.proxy,
     )
-    if known.api == "messages":
+    return _speaking(api, card, endpoint, base)
+
+
+def _speaking(api: str, card: ModelCard, endpoint: Endpoint, base: str) -> Model:
+    if api == "messages":
         from shoal.models.messages_api import MessagesModel
 
         return MessagesModel(card, endpoint)
+    if api == "responses":
+        from shoal.models import responses_api, responses_body
+
+        return responses_api.ResponsesModel(card, endpoint, responses_body.dialect_of(card.id, base))
     from shoal.models.chat_api import ChatModel
     from shoal.models.chat_body import dialect_of
 
-    return ChatModel(card, endpoint, dialect_of(provider, card.id, base))
+    return ChatModel(card, endpoint, dialect_of(endpoint.asked.provider, card.id, base))
 
 
 def usual_deadlines(provider: str) -> Deadlines:
@@ -133,7 +146,28 @@ async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> li
 async def find_served(base_url: str, *, within: float = 1.0) -> list[str]:
     """The models that a server of one's own offers; none when it does not say quickly."""
     found = await fetched(f"{base_url.rstrip('/')}/models", clock=SystemClock(), within=within)
+    return _listed(found) or []
+
+
+async def find_offered(provider: str, access: Access, *, within: float) -> list[str] | None:
+    """The models that a provider says it has, for this key; None when it does not say quickly."""
+    known = PROVIDERS[provider]
+    base = urlsplit(access.base_url or known.base_url)
+    path = base.path.rstrip("/")
+    for end in _PATHS.values():
+        path = path.removesuffix(end)
+    if not path or (known.api == "messages" and not path.endswith("/v1")):
+        path += "/v1"
+    url = urlunsplit(base._replace(path=f"{path}/models", fragment=""))
+    headers = _AGENT | _headers(known.api, access)
+    if any(bad in value for value in headers.values() for bad in "\r\n\0"):
+        return None
+    found = await fetched(url, clock=SystemClock(), within=within, headers=headers, proxy=access.proxy)
+    return _listed(found)
+
+
+def _listed(found: Any) -> list[str] | None:
     rows: Any = found.get("data") if isinstance(found, dict) else None
     if not isinstance(rows, list):
-        return []
+        return None
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]

@@ -75,7 +75,10 @@ class Reach:
         return (self.root, *map(str, self._workspace.granted))
 
     def is_key(self, real: str) -> bool:
-        return self._is_own(real) and f"{real}/".startswith(f"{self._home}shoal/keys/")
+        """With a dot in front it is what a process left that died while it wrote the file."""
+        own = f"{self._home}shoal/"
+        secret = (f"{own}keys/", f"{own}credentials.json", f"{own}.credentials.json")
+        return self._is_own(real) and f"{real}/".startswith(secret)
 
     def is_above_keys(self, real: str) -> bool:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")

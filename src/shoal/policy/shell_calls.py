@@ -19,6 +19,7 @@ from shoal.policy.tables import FileTable, Tables
 from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, named_by_git, swept
 
 KEYS = "that file holds keys of Shoal itself, which no tool may reach."
+_OF_KEYS = ("keys", "credentials")
 LONGEST = 100_000
 """Characters; the system takes no argument much longer, and nobody can judge one."""
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
@@ -51,7 +52,7 @@ class ShellJudge:
         if rules.bare_deny is not None:
             return _decision(_by_rule("deny", Part(text=command, argv=None), rules.bare_deny))
         skips = mode == "bypassPermissions"
-        if skips and not self._may_forbid(tables) and "keys" not in command:
+        if skips and not self._may_forbid(tables) and not any(word in command for word in _OF_KEYS):
             return Allow("permissions are skipped")
         self._found.clear()
         analysis = analysed(command)

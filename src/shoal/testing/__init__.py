@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shoal.testing.servers import chat_server as chat_server
     from shoal.testing.servers import in_thread as in_thread
     from shoal.testing.servers import messages_server as messages_server
+    from shoal.testing.servers import responses_server as responses_server
 
 _HOMES = {
     "Answer": "shoal.testing.replies",
@@ -26,6 +27,7 @@ _HOMES = {
     "chat_server": "shoal.testing.servers",
     "in_thread": "shoal.testing.servers",
     "messages_server": "shoal.testing.servers",
+    "responses_server": "shoal.testing.servers",
 }
 
 

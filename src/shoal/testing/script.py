@@ -17,17 +17,26 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from shoal.core.errors import SettingsError
 from shoal.testing.chat_form import ChatForm
 from shoal.testing.messages_form import MessagesForm
+from shoal.testing.outgoing import Form
 from shoal.testing.replies import Answer, AnyFault, Body, Delay, Sayable
+from shoal.testing.responses_form import ResponsesForm
 from shoal.testing.servers import MockServer
 from shoal.wire.script import Asked, Step, Steps, read_script
+
+_FORMS: dict[str, Callable[[], Form]] = {
+    "messages": MessagesForm,
+    "chat": ChatForm,
+    "responses": ResponsesForm,
+}
 
 
 class ServerStep(Step, frozen=True):
@@ -57,24 +66,41 @@ def _asked(body: Body) -> Asked:
     return Asked(
         last=lambda: _last(body),
         system=lambda: _system(body),
-        answers=lambda: sum(message["role"] == "assistant" for message in body["messages"]),
+        answers=lambda: _answers(body),
     )
 
 
+def _answers(body: Body) -> int:
+    """How often the model has answered: items of one answer follow each other."""
+    theirs = [_is_models(message) for message in _messages(body)]
+    return sum(is_its and not before for is_its, before in zip(theirs, [False, *theirs], strict=False))
+
+
+def _is_models(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "assistant" or message.get("type") in ("reasoning", "function_call")
+
+
+def _messages(body: Body) -> Sequence[Mapping[str, Any]]:
+    given = body.get("messages") or body.get("input") or ()
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
 def _last(body: Body) -> str:
-    """The text of what came after the model's last answer, in either provider's form."""
+    """The text of what came after the model's last answer, in any provider's form."""
     texts: list[str] = []
-    for message in reversed(body.get("messages", ())):
-        if message["role"] in ("assistant", "system"):
+    for message in reversed(_messages(body)):
+        if _is_models(message) or message.get("role") == "system":
             break
-        texts.append(_text(message.get("content")))
+        texts.append(_text(message.get("content") or message.get("output")))
     return "\n".join(reversed(texts))
 
 
 def _system(body: Body) -> str:
+    if "instructions" in body:
+        return _text(body["instructions"])
     if "system" in body:
         return _text(body["system"])
-    systems = (m for m in body["messages"] if m["role"] in ("system", "developer"))
+    systems = (m for m in _messages(body) if m.get("role") in ("system", "developer"))
     return "\n".join(_text(message.get("content")) for message in systems)
 
 
@@ -89,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m shoal.testing.servers", description="A mock model provider on loopback."
     )
-    parser.add_argument("--api", choices=("messages", "chat"), default="messages")
+    parser.add_argument("--api", choices=tuple(_FORMS), default="messages")
     parser.add_argument("--script", type=Path, required=True, metavar="FILE")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", action="append", dest="models", metavar="NAME", help="a name it offers")
@@ -101,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except SettingsError as error:
         parser.error(str(error))
     server = MockServer(
-        MessagesForm() if options.api == "messages" else ChatForm(),
+        _FORMS[options.api](),
         mind_of(steps),
         models=options.models or ["mock"],
         strict=not options.lenient,

@@ -25,6 +25,7 @@ from shoal.testing.http import HttpRequest, read_request, whole
 from shoal.testing.messages_form import MessagesForm
 from shoal.testing.outgoing import Form, HungUp, Outgoing, Received, unless_hung_up
 from shoal.testing.replies import Answer, Body, HttpError, Mind, Reset, Sayable, Stale, answer_from, with_ids
+from shoal.testing.responses_form import ResponsesForm
 
 
 class MockServer:
@@ -243,6 +244,11 @@ def messages_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncConte
 def chat_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """A provider that speaks Chat Completions. `options` are those of `MockServer`."""
     return serving(MockServer(ChatForm(), mind, **options))
+
+
+def responses_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+    """A provider that speaks OpenAI's Responses API. `options` are those of `MockServer`."""
+    return serving(MockServer(ResponsesForm(), mind, **options))
 
 
 @contextlib.contextmanager

@@ -32,6 +32,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     max_output: Tokens | None = None
     images: bool | None = None
     tools: bool | None = None
+    api: Literal["chat", "responses"] | None = None
+    """Over which of OpenAI's two it is asked, at any base URL."""
 
 
 class AgentLimits(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,15 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether a confined command may run without asking; rules that deny or ask still hold."""
     writable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+
+
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """What OpenTelemetry is told; where it goes the usual OTEL_ variables say."""
+
+    enabled: bool | None = None
+    """None leaves it to those variables."""
+    content: bool = False
+    """Whether it is told what is said: prompts, answers, and what goes into tools and comes out."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
@@ -145,6 +156,7 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     worktree_guard: WorktreeGuard = "sandbox"
     """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
 

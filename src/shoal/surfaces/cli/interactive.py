@@ -37,9 +37,11 @@ def interactive(options: Options, prompt: str | None, prepare: Prepare | None = 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
     from shoal.app.settings import find_home
+    from shoal.surfaces.cli.setup import offer
     from shoal.surfaces.cli.trust import ask_once
 
     ask_once(options)
+    offer(options)
     return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd()), prepare))
 
 

@@ -95,6 +95,16 @@ COMMANDS = {
             "shoal mcp test --json | jq -r '.[].status'",
         ),
     ),
+    "models": SubCommand(
+        "shoal.surfaces.cli.models",
+        "List the models that can be asked, and try one.",
+        (
+            "shoal models ls",
+            "shoal models ls --json | jq -r '.models[] | select(.configured).id'",
+            "shoal models test",
+            "shoal models test openai:gpt-6-luna",
+        ),
+    ),
     "permissions": SubCommand(
         "shoal.surfaces.cli.permissions",
         "See what is allowed here, and why.",
@@ -118,6 +128,16 @@ COMMANDS = {
         "shoal.surfaces.cli.sessions",
         "List the sessions of this directory.",
         ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "setup": SubCommand(
+        "shoal.surfaces.cli.setup",
+        "Give Shoal a key, and choose a model.",
+        (
+            "shoal setup",
+            "pass show openai | shoal setup --provider openai --key-stdin",
+            "shoal setup --provider server --base-url http://localhost:8000/v1 --model my-model",
+            "shoal setup --remove openai",
+        ),
     ),
     "stop": SubCommand(
         "shoal.surfaces.cli.stop",

@@ -16,7 +16,9 @@ from shoal.core.questions import MayRun
 
 NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
-  1. Use a provider: set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
+  1. Use a provider: give Shoal a key once with
+         shoal setup
+     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
          export ANTHROPIC_API_KEY=…
      For a server of your own that speaks the same protocol:
          export OPENAI_BASE_URL=http://localhost:8000/v1
@@ -32,6 +34,7 @@ _LONGEST_RULE = 80
 KEY_VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
     "openrouter": "OPENROUTER_API_KEY",
 }
 

@@ -1,0 +1,83 @@
+"""Where spans and metrics go: to the program's own OpenTelemetry where it has one, else over OTLP/HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Tracer
+
+import shoal
+
+CLOSED_WITHIN = 3.0
+"""Seconds in which what is left is sent at the end; a collector that is away must not hold a run up."""
+
+
+class Exports:
+    """A tracer and a meter, and what ends them."""
+
+    def __init__(self, tracer: Tracer, meter: Meter, closers: tuple[Callable[[], object], ...] = ()) -> None:
+        self.tracer = tracer
+        self.meter = meter
+        self._closers = closers
+
+    async def aclose(self) -> None:
+        # A thread of its own for each: sending cannot be interrupted, only left behind.
+        threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
+        for thread in threads:
+            thread.start()
+        await asyncio.to_thread(_joined, threads, CLOSED_WITHIN)
+
+
+def _joined(threads: Sequence[threading.Thread], within: float) -> None:
+    last = time.monotonic() + within
+    for thread in threads:
+        thread.join(max(0.0, last - time.monotonic()))
+
+
+def exporters(session: str, environ: Mapping[str, str]) -> Exports:
+    resource = Resource.create(
+        {
+            "service.name": environ.get("OTEL_SERVICE_NAME") or "shoal",
+            "service.version": shoal.__version__,
+            # Processes of one session count for themselves.
+            "service.instance.id": f"{session}-{os.getpid()}",
+        }
+    )
+    # Without a handler of anybody's, what an exporter complains of would be written over the screen.
+    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+    closers: list[Callable[[], object]] = []
+    spans = trace.get_tracer_provider()
+    if not isinstance(spans, TracerProvider):
+        spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+        closers.append(spans.shutdown)
+        if environ.get("OTEL_TRACES_EXPORTER") != "none":
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+            spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    counts = metrics.get_meter_provider()
+    if not isinstance(counts, MeterProvider):
+        counts = _meters(resource, environ)
+        closers.append(counts.shutdown)
+    name, version = "shoal", shoal.__version__
+    return Exports(spans.get_tracer(name, version), counts.get_meter(name, version), tuple(closers))
+
+
+def _meters(resource: Resource, environ: Mapping[str, str]) -> MeterProvider:
+    if environ.get("OTEL_METRICS_EXPORTER") == "none":
+        return MeterProvider(resource=resource, shutdown_on_exit=False)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    return MeterProvider(resource=resource, metric_readers=[reader], shutdown_on_exit=False)

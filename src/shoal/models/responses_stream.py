@@ -1,0 +1,149 @@
+"""A reply put together from the events of the Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.core.errors import BadReply
+from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
+from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.usage import Usage
+from shoal.models.chat_stream import call_ids
+from shoal.models.faults import Asked, stream_error
+from shoal.models.messages_stream import tool_input
+from shoal.models.reasoning import Sealed, seal
+
+_TEXTS = ("response.output_text.delta", "response.refusal.delta")
+_THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_ENDS = ("response.completed", "response.incomplete")
+_BETWEEN = "\n\n"
+"""What parts a summary's paragraphs, which come as parts of their own."""
+
+
+class ResponseAssembly:
+    """Takes event after event; `done` when the response is whole. What can be heard of each is in `heard`."""
+
+    def __init__(self, asked: Asked, history: Sequence[Message]) -> None:
+        self._asked = asked
+        self._history = history
+        self._items: dict[int, Mapping[str, Any]] = {}
+        """As they were announced, then as they ended."""
+        self._sizes: dict[int, int] = {}
+        self._response: Mapping[str, Any] = {}
+        self.heard: list[Delta] = []
+        self.done = False
+
+    def take(self, event: Any) -> None:
+        """Raises a `ModelError` for an error event, or one that makes no sense."""
+        try:
+            self._take(event)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            why = f"{self._asked.provider} sent an event that makes no sense ({error!r}): {str(event)[:200]}"
+            raise self._asked.fault(BadReply, why) from error
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        kind = event.get("type") or ("error" if "error" in event else "")
+        if kind in _TEXTS:
+            self.heard.append(TextDelta(event["delta"]))
+        elif kind in _THOUGHTS:
+            self.heard.append(ThinkingDelta(event["delta"]))
+        elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
+            self.heard.append(ThinkingDelta(_BETWEEN))
+        elif kind == "response.function_call_arguments.delta":
+            self._grow_call(event["output_index"], event["delta"])
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._items[event["output_index"]] = event["item"]
+            if kind.endswith("added") and event["item"].get("type") == "function_call":
+                self._grow_call(event["output_index"], "")
+        elif kind in _ENDS:
+            self._response = event["response"]
+            self.done = True
+        elif kind == "response.failed":
+            raise stream_error(self._asked, event["response"].get("error") or "It failed and said nothing.")
+        elif kind == "error":
+            raise stream_error(self._asked, event.get("error") or _error_in(event))
+
+    def _grow_call(self, index: int, more: str) -> None:
+        self._sizes[index] = self._sizes.get(index, 0) + len(more)
+        self.heard.append(ToolInputDelta(name=self._items[index]["name"], size=self._sizes[index]))
+
+    def reply(self) -> Reply:
+        # The last event repeats all items; servers that leave them out have told each before.
+        items = self._response.get("output") or [self._items[index] for index in sorted(self._items)]
+        try:
+            content = self._content(items)
+        except (KeyError, TypeError, AttributeError) as error:
+            why = f"{self._asked.provider} sent items that make no sense ({error!r}): {str(items)[:200]}"
+            raise self._asked.fault(BadReply, why) from error
+        usage = self._response.get("usage")
+        return Reply(
+            message=Message(role="assistant", content=tuple(content)),
+            usage=_usage_from(usage or {}),
+            stop_reason=self._stop_reason(items, content),
+            model=self._response.get("model") or self._asked.model,
+            id=self._response.get("id") or "",
+            counted=bool(usage),
+        )
+
+    def _content(self, items: Sequence[Mapping[str, Any]]) -> list[ContentBlock]:
+        content: list[ContentBlock] = []
+        calls = [item for item in items if item.get("type") == "function_call"]
+        ids = call_ids([item.get("call_id") or "" for item in calls], self._history)
+        for item in items:
+            match item.get("type"):
+                case "reasoning":
+                    content += _thought(item)
+                case "message":
+                    text = "".join(_said(part) for part in item.get("content") or ())
+                    content += [Text(text=text)] if text else []
+                case "function_call":
+                    cut = item is calls[-1] and item.get("status") == "incomplete"
+                    given = tool_input(item.get("arguments") or "", cut=cut)
+                    content.append(ToolUse(id=next(ids), name=item["name"], input=given))
+                case _:
+                    pass  # what only the provider's own tools make
+        return content
+
+    def _stop_reason(self, items: Sequence[Mapping[str, Any]], content: Sequence[ContentBlock]) -> StopReason:
+        why = (self._response.get("incomplete_details") or {}).get("reason")
+        if why == "content_filter" or _is_refused(items):
+            return "refusal"
+        if why == "max_output_tokens" or self._response.get("status") == "incomplete":
+            return "max_tokens"
+        return "tool_use" if any(isinstance(block, ToolUse) for block in content) else "end_turn"
+
+
+def _thought(item: Mapping[str, Any]) -> list[Thinking]:
+    parts = item.get("summary") or item.get("content") or ()
+    words = _BETWEEN.join(part.get("text") or "" for part in parts)
+    sealed = item.get("encrypted_content")
+    if not words and not sealed:
+        return []
+    signature = seal(Sealed(item.get("id") or "", sealed)) if sealed else ""
+    return [Thinking(thinking=words, signature=signature)]
+
+
+def _said(part: Mapping[str, Any]) -> str:
+    return part.get("text") or part.get("refusal") or ""
+
+
+def _is_refused(items: Sequence[Mapping[str, Any]]) -> bool:
+    parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
+    return any(part.get("type") == "refusal" for part in parts)
+
+
+def _error_in(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: event[key] for key in ("code", "message", "param") if event.get(key) is not None}
+
+
+def _usage_from(raw: Mapping[str, Any]) -> Usage:
+    """Tokens of reasoning are among those of the output."""
+    details = raw.get("input_tokens_details") or {}
+    read, written = int(details.get("cached_tokens") or 0), int(details.get("cache_write_tokens") or 0)
+    return Usage(
+        input_tokens=max(0, int(raw.get("input_tokens") or 0) - read - written),
+        output_tokens=int(raw.get("output_tokens") or 0),
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=read,
+    )
