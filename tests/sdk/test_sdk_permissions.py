@@ -61,8 +61,11 @@ async def test_a_denial_can_end_the_turn(rig: Rig) -> None:
     async with messages_server(mind) as server, rig.client(server, can_use_tool=may) as client:
         await client.query("one")
         first = await answered(client)
+        sent = len(server.requests)
         await client.query("two")
         await answered(client)
+    assert sent == 1
+    assert [each["tool_name"] for each in first.result.permission_denials] == ["Bash"]
     assert first.result.subtype == "error_during_execution"
     assert not list(rig.project.iterdir())
 

@@ -34,8 +34,6 @@ class Prompting:
         self._desk = session.parts.desk
         self._output = output
         self._open: dict[str, Question] = {}
-        self._last_words: set[str] = set()
-        """Questions whose denial ends the turn."""
 
     async def ask(self) -> None:
         """Until cancelled."""
@@ -51,8 +49,6 @@ class Prompting:
     def answer(self, response: Responded) -> bool:
         """False where nothing is open under that id."""
         question = self._open.pop(response.id, None)
-        if question is not None and not response.error and response.body.get("interrupt") is True:
-            self._last_words.add(question.id)
         return question is not None and self._desk.answer(question.id, _answer(question, response))
 
     def hang_up(self) -> None:
@@ -64,11 +60,9 @@ class Prompting:
         self._open.clear()
 
     async def _settle(self, question: Question) -> None:
-        answer = await self._desk.settled(question.id)
+        await self._desk.settled(question.id)
         if self._open.pop(question.id, None) is not None:
             await self._output.send(cancelled(question.id))
-        if question.id in self._last_words and isinstance(answer, Denied):
-            await self._session.interrupt()
         if not self._open:
             at_work = self._session.busy or self._session.parts.crew.working
             await self._output.state("running" if at_work else "idle")
@@ -92,7 +86,7 @@ def _answer(question: Question, response: Responded) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
         why = response.error or str(body.get("message") or "The person said no.")
-        return Denied(reason=why)
+        return Denied(reason=why, ends_turn=body.get("interrupt") is True)
     changed = body.get("updatedInput")
     match question:
         case MayRun(input=given):
