@@ -87,7 +87,7 @@ class Agent(Struct, kw_only=True):
     bounds: Bounds
     hooks: Hooks = NO_HOOKS
     halted: str = ""
-    """Why a hook has it stop, if one has."""
+    """Why a hook or a person has it stop, if one has."""
     schemas: tuple[ToolSchema, ...] = ()
     context_tokens: int = 0
     """What the next request will hold: the provider's last count, and an estimate of what came since."""

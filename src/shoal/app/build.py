@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import shoal
 from shoal.agent.agent import Agent, Surroundings
@@ -17,11 +18,12 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
 from shoal.app.assisting import added_prompt, assists
 from shoal.app.berths import Shore
-from shoal.app.choosing import chosen_model
+from shoal.app.choosing import chosen_or_other
 from shoal.app.confines import checked
 from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
+from shoal.app.forming import with_form
 from shoal.app.history import History, open_history
 from shoal.app.hook_sources import configured_hooks
 from shoal.app.hooking import SessionHooks, Whose, hook_runner
@@ -66,6 +68,7 @@ from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
+from shoal.tools.structured import StructuredOutput
 from shoal.wire.definitions import Parsed
 from shoal.workspaces.local import LocalWorkspace
 
@@ -99,7 +102,7 @@ class Parts(Struct, kw_only=True):
     occasions: Occasions
     past: Past | None
     """What can be undone; None where nothing is kept."""
-    choose: Callable[[str], Awaitable[Model]]
+    choose: Callable[[str | Model | None], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None
@@ -108,6 +111,8 @@ class Parts(Struct, kw_only=True):
     """Whether the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
+    form: StructuredOutput | None
+    """Takes the answer, where it has to have a form."""
     started: float
     trace: Callable[[AgentId, str], str] = lambda _agent, _call: ""
     """Where the trace of an agent in another process goes on."""
@@ -117,8 +122,11 @@ class Parts(Struct, kw_only=True):
 async def build(options: Options, session: Session, leave: AsyncExitStack) -> Parts:
     """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
     started = options.clock.monotonic()
-    cwd = _project(options.cwd)
-    settings = load_settings(cwd=cwd, given=options.settings)
+    (options, form), cwd = with_form(options), _project(options.cwd)
+    settings = replace(
+        load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
+        betas=tuple(options.betas),
+    )
     remarks = checked(settings, cwd)
     coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
@@ -135,7 +143,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
 
     async def choose(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
-            name = await chosen_model(name, settings, options.clock, jitter, stand_ins=stand_ins)
+            name = await chosen_or_other(
+                name, options.fallback_model, settings, options.clock, jitter, stand_ins=stand_ins
+            )
         model = _recorded(name, options.record, stand_ins)
         leave.push_async_callback(model.aclose)
         return model
@@ -291,6 +301,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *unknown_rules((*options.allowed_tools, *options.disallowed_tools), tools),
             *history.notes,
         ),
+        form=form,
         started=started,
     )
 
@@ -312,6 +323,7 @@ def _definitions(
         given=given,
         plugins=plugins.agents(),
         complete=plugins.completed,
+        sources=options.setting_sources,
     )
     return plugins, definitions
 

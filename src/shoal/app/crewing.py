@@ -51,6 +51,7 @@ from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
+from shoal.tools.structured import STRUCTURED_OUTPUT
 from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
@@ -100,7 +101,7 @@ def make_crew(
         tools=tools,
         equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
-        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
+        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,
         hooks=ground.hooks,
         bounds=ground.bounds,

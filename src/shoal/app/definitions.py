@@ -114,14 +114,18 @@ def definitions_for(
     managed: Sequence[Path] = MANAGED,
     plugins: Sequence[tuple[str, Path]] = (),
     complete: Callable[[str, Definition], Definition] | None = None,
+    sources: Sequence[str] | None = None,
 ) -> Definitions:
     """`managed` are the managed settings files, beside which agents stand too; `plugins` are namespaces with
-    their directories, and `complete` fills in what a plug-in's agent cannot know."""
+    their directories, and `complete` fills in what a plug-in's agent cannot know; `sources` are the people
+    whose files count, all where it is None."""
     user = home / "agents"
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
     shelves.append(Given(tuple(given)))
-    shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
-    shelves.append(Folder(user, "user"))
+    if sources is None or "project" in sources:
+        shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
+    if sources is None or "user" in sources:
+        shelves.append(Folder(user, "user"))
     shelves += [Folder(path, "plugin", adapt=_within(space, complete)) for space, path in plugins]
     shelves.append(Folder(_BUILT_IN, "builtin", adapt=_completed, fixed=True))
     return Definitions(shelves)

@@ -14,7 +14,8 @@ from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
 from shoal.app import delegating, telemetry
 from shoal.app.answering import Answering
-from shoal.app.commanding import Invocation, work
+from shoal.app.commanding import Invocation
+from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
@@ -221,9 +222,9 @@ class Session(Voice):
         """What the agent says to a question that never enters its conversation, whether it works or not."""
         return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
-    async def set_model(self, name: str) -> None:
-        """Ask another model from the next request on."""
-        new = await self.parts.choose(name)
+    async def set_model(self, name: str | None) -> None:
+        """Ask another model from the next request on; None is the one the session began with."""
+        new = await self.parts.choose(name or self._options.model)
         self.agent.purse.admit(new.card)
         self.agent.model = new
 
@@ -241,11 +242,9 @@ class Session(Voice):
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
-        from shoal.app import undo
+        from shoal.app.adjusting import undo_turn
 
-        report = undo.brought_back(self.parts.past, self.agent, turn, conversation=conversation)
-        await self.tell(undo.undone(report, conversation=conversation))
-        return report
+        return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
@@ -357,6 +356,7 @@ class Session(Voice):
                 cost_usd=purse.usd if purse.priced else None,
                 duration_ms=milliseconds,
                 duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                output=None if self.parts.form is None else self.parts.form.answer,
                 error=error,
             )
             self._show(finished)
@@ -383,7 +383,7 @@ class Session(Voice):
             async with self.agent.clock.deadline(self._time_left()):
                 await self.parts.occasions.enter()
                 await self.parts.servers.ready()
-                return await work(self, prompt), None
+                return await run_to_form(self, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

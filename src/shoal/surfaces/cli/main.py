@@ -361,20 +361,26 @@ def _run(**given: Any) -> int:
 def _headless(given: dict[str, Any], prompt: str | None) -> int:
     from shoal.surfaces.cli.headless import Job, headless
     from shoal.surfaces.cli.output import Wanted
+    from shoal.surfaces.cli.program_flags import relayed_servers
 
     streaming = given["input_format"] == "stream-json"
     if streaming and prompt is not None:
         raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
+    relayed, given["mcp_config"] = relayed_servers(given["mcp_config"])
+    if relayed and not streaming:
+        raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
     wanted = Wanted(
         format=given["output_format"],
         partial_messages=given["include_partial_messages"],
         replay_user_messages=given["replay_user_messages"],
+        hook_events=given["include_hook_events"],
         states=streaming,
     )
     return headless(
         Job(
             options=options_from(given, attended=given["permission_prompt_tool"] is not None),
             prompt=None if streaming else _with_stdin(prompt),
+            relayed_servers=relayed,
             output=wanted,
             quiet=given["quiet"],
             verbose=given["verbose"],
