@@ -277,15 +277,3 @@ async def test_an_answer_that_never_fits_ends_the_run_with_an_error(rig: Rig) ->
     assert told.result.subtype == "error_max_structured_output_retries"
     assert told.result.structured_output is None
     assert len(server.requests) == 4
-
-
-async def test_a_plugin_directory_is_refused_by_name_where_plugins_are_not_known(rig: Rig) -> None:
-    from shoal.app.options import Options
-
-    if "plugin_dirs" in Options.__struct_fields__:
-        pytest.skip("plugins are known here")
-    heard: list[str] = []
-    plugins = [{"type": "local", "path": str(rig.project)}]
-    told = await rig.query(None, "hi", plugins=plugins, stderr=heard.append)
-    assert told.error is not None
-    assert any("--plugin-dir" in line for line in heard)

@@ -50,13 +50,12 @@ SETTINGS = (
     Option(
         ["--setting-sources"], metavar="NAMES", help='Files to take settings and agents from: "user,project".'
     ),
-    Option(["--plugin-dir"], multiple=True, metavar="DIR", help="Take the plugin in DIR for this run."),
 )
 
 
 def more_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `Options`. What cannot be used is a `BadParameter` that names the flag."""
-    more = {
+    return {
         "system_prompt": _one_of(given, "system_prompt"),
         "append_system_prompt": _one_of(given, "append_system_prompt"),
         "fallback_model": given["fallback_model"],
@@ -65,9 +64,6 @@ def more_options(given: Mapping[str, Any]) -> dict[str, Any]:
         "output_schema": _schema(given["json_schema"]),
         "setting_sources": _sources(given["setting_sources"]),
     }
-    if given["plugin_dir"]:
-        more["plugin_dirs"] = _plugins(given["plugin_dir"])
-    return more
 
 
 def _one_of(given: Mapping[str, Any], name: str) -> str | None:
@@ -160,11 +156,3 @@ def _servers_in(value: str) -> Mapping[str, Any]:
 
 def _is_relayed(server: object) -> bool:
     return isinstance(server, Mapping) and server.get("type") == "sdk"
-
-
-def _plugins(directories: Sequence[str]) -> tuple[Path, ...]:
-    from shoal.app.options import Options
-
-    if "plugin_dirs" not in Options.__struct_fields__:
-        raise click.BadParameter("plugins are not known here yet: leave it out.", param_hint="--plugin-dir")
-    return tuple(Path(directory).expanduser() for directory in directories)
