@@ -157,7 +157,9 @@ def _state(member: Member, standing: Standing | None, lead: LeadState) -> Member
     if lead != "alive":
         if member.name == LEAD_NAME:
             return lead
-        return "cut off" if member.is_active else "idle"
+        # The roster shows it up to a second late, the journal at once.
+        was_at_work = member.is_active if standing is None else standing.at_work
+        return "cut off" if was_at_work else "idle"
     if standing is not None and standing.state in ("working", "waiting"):
         return "waiting" if standing.state == "waiting" else "working"
     return "working" if standing is None and member.is_active else "idle"
