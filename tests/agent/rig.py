@@ -46,6 +46,9 @@ class Judge:
     def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
         return all_readable(top)
 
+    def turn_over(self) -> None:
+        """Nothing was allowed for a turn alone."""
+
 
 class Person:
     """Answers what was put in its hand; without an answer nobody is there."""

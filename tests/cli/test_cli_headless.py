@@ -129,7 +129,9 @@ async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
         shoal.talks_to(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)
-    pieces = [line["event"]["delta"]["text"] for line in ran.lines if line["type"] == "stream_event"]
+    events = [line["event"] for line in ran.lines if line["type"] == "stream_event"]
+    pieces = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
+    assert (events[0]["type"], events[-1]["type"]) == ("message_start", "message_stop")
     assert len(pieces) > 1
     assert "".join(pieces) == "one two three four"
 

@@ -259,6 +259,13 @@ def on_terminal(*events: Event) -> Seen:
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),
         ("Bash", "Bash was not run: no", None, True, "✗ Bash was not run: no"),
         ("Edit", "The file was not read.\nmore", None, True, "✗ The file was not read."),
+        (
+            "Agent",
+            "",
+            {"status": "teammate_spawned", "name": "ann", "team_name": "roof"},
+            False,
+            "→ ann has joined roof",
+        ),
     ],
 )
 def test_outcomes_are_a_few_words(tool: str, text: str, data: Any, is_error: bool, words: str) -> None:

@@ -16,10 +16,12 @@ import pytest
 from mcp_kit import answers, harbour, opened, served, statuses, tool_results
 
 from cast import agent, all_turns, cast, recorded, use
-from shoal.core.events import AgentStarted, ToolProgress
+from shoal.app.commanding import understood
+from shoal.core.events import AgentStarted, Finished, ToolProgress
 from shoal.core.messages import Image, result_text
 from shoal.core.questions import Choose, Chosen
 from shoal.core.requests import Request
+from shoal.models.scripted import ScriptedModel
 
 pytestmark = pytest.mark.needs("mcp")
 GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
@@ -206,3 +208,17 @@ async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:
         assert (prompt.name, prompt.arguments[0].name) == ("mcp__har_bour__greet", "captain")
         said = await session.parts.servers.prompt(prompt.name, {"captain": "Ann"})
     assert said == "Say hello to Ann."
+
+
+async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_path: Path) -> None:
+    def heard(request: Request) -> str:
+        return request.messages[0].text
+
+    model = ScriptedModel(heard)
+    async with opened(tmp_path, model, {"har.bour": harbour()}) as session:
+        command = await understood(session.parts, "/mcp__har_bour__greet Ann of the sea")
+        *_, finished = [event async for event in session.run(command)]
+        assert isinstance(finished, Finished)
+        assert "Say hello to Ann of the sea." in finished.text
+        offered = [each.argument_hint for each in session.parts.knowledge.commands()]
+        assert offered == ["[captain]"]

@@ -316,4 +316,4 @@ def test_only_the_link_and_its_parts_know_the_sdk() -> None:
         if re.search(r"^\s*(?:import|from) (?:mcp|mcp_types|anyio|httpx2)\b", file.read_text(), re.MULTILINE)
     }
     parts = ("auth", "elicitation", "http", "link", "results", "sifting", "stdio")
-    assert knows == {f"tools/mcp/{part}.py" for part in parts}
+    assert knows == {"surfaces/mcp/server.py", *(f"tools/mcp/{part}.py" for part in parts)}

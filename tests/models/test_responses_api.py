@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,19 +13,21 @@ from model_kit import GREP, READ, Ear, asking, events, http, responses_at, sayin
 from shoal.core.clock import SystemClock
 from shoal.core.errors import BadReply, BadRequest, ContextTooLong, Overloaded, RateLimited, StreamCut
 from shoal.core.messages import Base64Source, Image, Message, Text, Thinking, ToolResult, ToolUse, user
-from shoal.core.requests import Reply, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
+from shoal.core.requests import Reply, Retrying, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
 from shoal.core.usage import ModelCard, Usage
 from shoal.models.catalogue import card_of, resolve
 from shoal.models.chat_api import ChatModel
 from shoal.models.chat_body import body_of as chat_body
 from shoal.models.chat_body import dialect_of as chat_dialect
+from shoal.models.http import Deadlines
 from shoal.models.json_text import encoded
+from shoal.models.limiter import Limiter, PatientModel
 from shoal.models.messages_api import body_of as messages_body
 from shoal.models.providers import Access, make_model
 from shoal.models.responses_api import ResponsesModel
 from shoal.models.responses_body import ResponsesDialect, body_of, dialect_of
-from shoal.testing import Answer, call, responses_server
-from shoal.testing.replies import BrokenToolJson, Cut, HttpError, StreamError
+from shoal.testing import Answer, FakeClock, call, responses_server
+from shoal.testing.replies import BrokenToolJson, Cut, HttpError, Stall, StreamError
 from shoal.testing.responses_form import ResponsesForm
 
 CARD = card_of("openai", "gpt-6-sol")
@@ -379,3 +383,24 @@ async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
         )
         assert (await model.reply(asking(user("Hi.")), unheard)).message.text == "Hi."
         await model.aclose()
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_stream_that_falls_silent_ends_at_the_gap_and_is_asked_again_by_the_limiter() -> None:
+    clock = FakeClock()
+    stalled = Answer(content=(Text(text="A greeting of some length."),), faults=(Stall(after=6),))
+    async with responses_server([stalled, ["words", StreamError(after=3)], "At last."]) as server:
+        deadlines = Deadlines(connect=5, first_byte=30, gap=20, total=100)
+        inner, ear = responses_at(server.url, clock=clock, deadlines=deadlines), Ear()
+        model = PatientModel(inner, Limiter(clock, Random(1)), clock)
+        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
+        await ear.until(TextDelta)
+        await clock.advance(20.5)
+        for failures in (1, 2):
+            await ear.until(Retrying, failures)
+            await clock.advance(5)
+        assert (await asyncio.wait_for(reply, 5)).message.text == "At last."
+        await model.aclose()
+    assert [retry.billed for retry in ear.of(Retrying)] == [True, True]
+    assert "nothing for 20 s" in ear.of(Retrying)[0].reason
+    assert "Overloaded" in ear.of(Retrying)[1].reason

@@ -12,7 +12,8 @@ import pytest
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, everything, once, opened, provider
 from shoal.core.events import MemberRested, Noted
-from tmux_rig import TmuxServer
+from shoal.core.names import AgentName, TeamName
+from tmux_rig import WAITING, TmuxServer
 from troupe import config, inbox, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
@@ -110,3 +111,26 @@ async def test_another_program_is_a_member_in_its_pane(
     task = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
     assert task["status"] == "completed"
     assert len(tmux.rows("#{pane_id}")) == 1
+
+
+@pytest.mark.spec("BCK-03", "TRN-02")
+async def test_another_program_is_one_again_when_its_team_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    """What it writes is believed as before, and its inbox is kept as other programs read one."""
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+    }
+    lead = [CREATE, member("ann", subagent_type="scout"), "Wait."]
+    async with provider(monkeypatch, lead=lead), asyncio.timeout(40):
+        async with opened(tmp_path, **given) as session:
+            async for _ in session.run("Go."):
+                pass
+            assert session.parts.between.mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+        ident = session.agent.identity.session
+        async with opened(tmp_path, resume=ident, **given) as session:
+            assert [each.name for each in session.parts.teams.members()] == ["ann"]
+            assert session.parts.between.mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))

@@ -17,6 +17,7 @@ from shoal.team.teams import SessionTeams
 from shoal.testing import FakeClock
 from troupe import (
     config,
+    home,
     inbox,
     last_result,
     last_words,
@@ -185,3 +186,21 @@ async def test_at_the_deadline_members_at_work_are_cut_short_and_listed(tmp_path
         await clock.advance(61)
         assert await waiting is None
         assert [each.name for each in session.cut_short] == ["ann"]
+
+
+@pytest.mark.spec("LIF-03")
+async def test_one_that_ends_while_it_is_being_asked_to_is_gone_and_nothing_else(tmp_path: Path) -> None:
+    model = troupe(lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait", "end"], ann=["ready"])
+    async with opened(tmp_path, model) as session, asyncio.timeout(20):
+        await all_turns(session)
+        teams = session.parts.teams
+        # Another program writes to its inbox just now, so that the request has to wait.
+        lock = home() / "teams" / "crew" / "inboxes" / "ann.json.lock"
+        lock.mkdir()
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(teams.shut_down("ann", "done"))
+            await asyncio.sleep(0)
+            assert await teams.end("ann", "the person wants it so")
+            lock.rmdir()
+        assert asking.result()
+        assert teams.members() == ()

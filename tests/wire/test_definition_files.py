@@ -45,6 +45,7 @@ initialPrompt: Look at the last commit first.
 acceptance: make check
 maxBudgetUsd: 0.5
 oneShot: true
+instructions: no
 ---
 You review changes.
 
@@ -100,6 +101,7 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         acceptance="make check",
         max_budget_usd=0.5,
         one_shot=True,
+        instructions=False,
     )
 
 

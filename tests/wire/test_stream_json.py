@@ -23,7 +23,6 @@ from shoal.wire.stream_json import (
     answered,
     asked,
     cancelled,
-    delta_event,
     incoming,
     message_line,
     model_usage,
@@ -155,15 +154,6 @@ def test_a_result_states_every_field_even_when_it_is_empty() -> None:
 )
 def test_the_subtype_follows_the_reason(reason: str, subtype: str) -> None:
     assert subtype_of(reason) == subtype
-
-
-def test_pieces_of_an_answer_look_like_the_providers_events() -> None:
-    assert delta_event("text", "he") == {
-        "type": "content_block_delta",
-        "index": 0,
-        "delta": {"type": "text_delta", "text": "he"},
-    }
-    assert delta_event("thinking", "hm")["delta"] == {"type": "thinking_delta", "thinking": "hm"}
 
 
 def test_answers_to_control_requests_hold_the_id_inside() -> None:

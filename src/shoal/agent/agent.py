@@ -87,7 +87,7 @@ class Agent(Struct, kw_only=True):
     bounds: Bounds
     hooks: Hooks = NO_HOOKS
     halted: str = ""
-    """Why a hook has it stop, if one has."""
+    """Why a hook or a person has it stop, if one has."""
     schemas: tuple[ToolSchema, ...] = ()
     context_tokens: int = 0
     """What the next request will hold: the provider's last count, and an estimate of what came since."""
@@ -97,6 +97,8 @@ class Agent(Struct, kw_only=True):
     held: Held | None = None
     briefing: Callable[[], Awaitable[str]] | None = None
     """What it must know whatever a summary leaves out; told anew after each compaction."""
+    remember: Callable[[Agent, list[Message]], Awaitable[str]] | None = None
+    """Keeps what outlives a conversation that is about to be summarised; what is told of it afterwards."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple(tool.schema for tool in self.tools.values())

@@ -182,7 +182,9 @@ async def _asked(agent: Agent, call: ToolUse, tool: Tool, unsure: Ask) -> ToolUs
             if isinstance(made, ToolUse):
                 agent.permissions.remember(made, reply)
             return made
-        case Denied(reason=reason):
+        case Denied(reason=reason, ends_turn=ends_turn):
+            if ends_turn and not agent.halted:
+                agent.halted = f"it was told to stop: {reason}"
             return await _refused(agent, call, reason)
         case _:
             return await _refused(agent, call, "the answer was not about permission")

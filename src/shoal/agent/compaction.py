@@ -44,6 +44,8 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
     summary = await _summary(agent, messages, wish)
     asked = _last_request(messages)
     text = f"{OPENING}\n\n{summary}"
+    if agent.remember is not None:
+        text += await agent.remember(agent, messages)
     if asked:
         text += f"\n\n{ASKED}{asked}"
     opening = user(text)

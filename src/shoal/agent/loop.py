@@ -56,6 +56,7 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
         agent.conversation.interrupt()
         return _refused(late, agent.replies - replies)
     finally:
+        agent.permissions.turn_over()
         agent.purse.end()
 
 

@@ -52,7 +52,8 @@ def _document(definition: Definition) -> Document | None:
     source = definition.source
     brought = {"hooks": definition.hooks, "mcpServers": servers}
     raw = {key: msgspec.to_builtins(value) for key, value in brought.items() if value}
-    if not raw or source.trusted or source.path is None:
+    # A plug-in that is used was chosen or trusted whole.
+    if not raw or source.kind != "project" or source.path is None:
         return None
     lines = {"hooks": source.lines.get("hooks", 1), "mcpServers": source.lines.get("mcp_servers", 1)}
     return Document(

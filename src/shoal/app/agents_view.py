@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from shoal.app import permissions_view
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
+from shoal.app.plugins import plugins_for
 from shoal.core.definitions import INHERIT, Definition, Toolset, tool_names
 from shoal.policy.authority import narrowed
 
@@ -40,8 +41,13 @@ class AgentsView:
         self.cwd = cwd.resolve()
         self.offered = tuple(offered)
         self.settings = permissions_view.load(self.cwd, given=settings)
+        plugins = plugins_for(self.settings, self.cwd)
         self.definitions: Definitions = definitions_for(
-            cwd=self.cwd, home=self.settings.home, given=given_definitions(agents, self.cwd)
+            cwd=self.cwd,
+            home=self.settings.home,
+            given=given_definitions(agents, self.cwd),
+            plugins=plugins.agents(),
+            complete=plugins.completed,
         )
 
     def tools(self, definition: Definition) -> Toolset:
@@ -119,6 +125,7 @@ _SHOWN = {
     "hooks": "hooks",
     "initialPrompt": "initial_prompt",
     "oneShot": "one_shot",
+    "instructions": "instructions",
 }
 
 

@@ -31,6 +31,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     add_dirs: tuple[str, ...]
     coordinator: bool | None
     agents: str | dict[str, Any] | None
+    plugin_dirs: tuple[str, ...]
     mcp_config: tuple[str | dict[str, Any], ...]
     strict_mcp_config: bool
     max_turns: int | None
@@ -75,6 +76,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         given = msgspec.structs.asdict(self.opened)
         given["cwd"] = Path(self.opened.cwd)
         given["add_dirs"] = tuple(map(Path, self.opened.add_dirs))
+        given["plugin_dirs"] = tuple(map(Path, self.opened.plugin_dirs))
         return Options(**given, membership=membership, clock=clock, trace=self.trace)
 
 
@@ -91,6 +93,7 @@ def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, see
         add_dirs=tuple(map(str, options.add_dirs)),
         coordinator=options.coordinator,
         agents=agents if agents is None or isinstance(agents, str) else dict(agents),
+        plugin_dirs=tuple(map(str, options.plugin_dirs)),
         mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
         strict_mcp_config=options.strict_mcp_config,
         max_turns=options.max_turns,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import shoal
 from shoal.agent.agent import Agent, Surroundings
@@ -17,25 +18,30 @@ from shoal.app.acceptance import Acceptance
 from shoal.app.arriving import fed_queue
 from shoal.app.assisting import added_prompt, assists
 from shoal.app.berths import Shore
-from shoal.app.choosing import chosen_model
+from shoal.app.choosing import chosen_or_other
 from shoal.app.confines import checked
 from shoal.app.coordinating import coordinates, prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew, plans_in
 from shoal.app.definitions import Definitions, definitions_for, given_definitions
+from shoal.app.forming import with_form
 from shoal.app.history import History, open_history
 from shoal.app.hook_sources import configured_hooks
 from shoal.app.hooking import SessionHooks, Whose, hook_runner
+from shoal.app.knowledge import Knowledge, gathered
+from shoal.app.mcp_prompts import ServedPrompts
 from shoal.app.mcp_servers import McpServers
 from shoal.app.mcp_session import session_servers
 from shoal.app.obeying import obey
 from shoal.app.occasions import Occasions
 from shoal.app.options import Options
+from shoal.app.plugins import Plugins, plugins_for
 from shoal.app.prompt import date_line, system_prompt
 from shoal.app.purse import bounds_of, carry_over, open_purse
 from shoal.app.quarters import Housing
 from shoal.app.reach import Reach, reach_of
 from shoal.app.record import AgentsRecord
 from shoal.app.recovery import LeftOver, Places, Told, left_over
+from shoal.app.session_memory import SessionMemory
 from shoal.app.session_record import Record, open_record
 from shoal.app.settings import Settings, load_settings
 from shoal.app.toolbox import all_tools, unknown_rules
@@ -62,6 +68,8 @@ from shoal.team.teams import SessionTeams
 from shoal.tools.plan import plan_tools
 from shoal.tools.schedules import schedule_tools
 from shoal.tools.shells import Shells
+from shoal.tools.structured import StructuredOutput
+from shoal.wire.definitions import Parsed
 from shoal.workspaces.local import LocalWorkspace
 
 if TYPE_CHECKING:
@@ -74,6 +82,7 @@ class Parts(Struct, kw_only=True):
 
     settings: Settings
     definitions: Definitions
+    plugins: Plugins
     agent: Agent
     workspace: LocalWorkspace
     permissions: RulePermissions
@@ -85,6 +94,7 @@ class Parts(Struct, kw_only=True):
     timetable: ClockedTimetable
     servers: McpServers
     between: AgentsRecord
+    knowledge: Knowledge
     journal: Journal
     debug: DebugLog | None
     control: ControlServer | None
@@ -92,7 +102,7 @@ class Parts(Struct, kw_only=True):
     occasions: Occasions
     past: Past | None
     """What can be undone; None where nothing is kept."""
-    choose: Callable[[str], Awaitable[Model]]
+    choose: Callable[[str | Model | None], Awaitable[Model]]
     interrupted: Message | None
     """Results for the calls an earlier process of this session left without one."""
     left_over: LeftOver | None
@@ -101,6 +111,8 @@ class Parts(Struct, kw_only=True):
     """Whether the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
+    form: StructuredOutput | None
+    """Takes the answer, where it has to have a form."""
     started: float
     trace: Callable[[AgentId, str], str] = lambda _agent, _call: ""
     """Where the trace of an agent in another process goes on."""
@@ -110,12 +122,15 @@ class Parts(Struct, kw_only=True):
 async def build(options: Options, session: Session, leave: AsyncExitStack) -> Parts:
     """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
     started = options.clock.monotonic()
-    cwd = _project(options.cwd)
-    settings = load_settings(cwd=cwd, given=options.settings)
+    (options, form), cwd = with_form(options), _project(options.cwd)
+    settings = replace(
+        load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
+        betas=tuple(options.betas),
+    )
     remarks = checked(settings, cwd)
     coordinator, assistant = coordinates(options, settings), assists(options, settings)
     given = given_definitions(options.agents, cwd)
-    definitions, ids = definitions_for(cwd=cwd, home=settings.home, given=given), Ids(options.seed)
+    (plugins, definitions), ids = _definitions(options, settings, cwd, given), Ids(options.seed)
     # Whether it is used or not: what a session draws must not depend on its model or on others before it.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
@@ -128,7 +143,9 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
 
     async def choose(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
-            name = await chosen_model(name, settings, options.clock, jitter, stand_ins=stand_ins)
+            name = await chosen_or_other(
+                name, options.fallback_model, settings, options.clock, jitter, stand_ins=stand_ins
+            )
         model = _recorded(name, options.record, stand_ins)
         leave.push_async_callback(model.aclose)
         return model
@@ -138,7 +155,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     identity = Identity(session=history.session, name=options.name, team=options.team)
     reach = await reach_of(options, settings, cwd, record, session, leave)
     hooks, between = (
-        _hooks(options, settings, history, reach, session),
+        _hooks(options, settings, history, reach, session, plugins),
         _between_agents(options, settings, record, session, ids, leave),
     )
     plans = plans_in(settings, ids.branch())
@@ -157,10 +174,19 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         nested_teams=settings.own.team_depth > 1,
     )
     servers = await leave.enter_async_context(
-        session_servers(options, settings, reach, record.directory, session, tools)
+        session_servers(options, settings, reach, record.directory, session, tools, plugins)
     )
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
-    flags = (*options.allowed_tools, *options.disallowed_tools)
+    knowledge = gathered(
+        settings,
+        definitions,
+        reach,
+        plugins=plugins,
+        tools=tools,
+        prompts=[ServedPrompts(servers)],
+        window=model.card.window,
+        note=session.note,
+    )
     purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
     crew, teams = make_crew(
         Ground(
@@ -183,6 +209,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             coordinator=coordinator,
             assistant=assistant,
             acceptance=acceptance,
+            knowledge=knowledge,
             shore=Shore(
                 cwd=cwd,
                 model=model,
@@ -208,6 +235,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             clock=options.clock,
             granted=reach.granted,
             instead=prompt_of_lead(options, coordinator=coordinator),
+            instructions=knowledge.instructions.text,
             also=added_prompt(options, assistant=assistant),
         ),
         tools=tools_of_lead(options, tools, coordinator=coordinator),
@@ -225,6 +253,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         hooks=hooks.of(Whose(identity=identity, workspace=reach.workspace, permissions=reach.permissions)),
         purse=purse.account(LEAD, LEAD_KIND),
         inlet=queue.inlet(LEAD),
+        remember=_memory(options, settings, record, session),
         tell=session.tell,
         clock=options.clock,
         ids=ids,
@@ -236,6 +265,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     return Parts(
         settings=settings,
         definitions=definitions,
+        plugins=plugins,
         agent=agent,
         workspace=reach.workspace,
         permissions=reach.permissions,
@@ -247,6 +277,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         timetable=timetable,
         servers=servers,
         between=between,
+        knowledge=knowledge,
         journal=record.journal,
         debug=_debug(options, settings, history, leave),
         control=await _control(options, session, record, leave),
@@ -254,7 +285,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         occasions=await leave.enter_async_context(Occasions(agent, session, options)),
         past=_past(options, settings, history),
         choose=choose,
-        interrupted=history.interrupted,
+        interrupted=_told_first(agent, history),
         left_over=left,
         assistant=assistant,
         turns_before=max(history.turns, left.turns if left else 0),
@@ -263,11 +294,14 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             *remarks,
             *hooks.problems,
             *(warning for parsed in given for warning in parsed.warnings),
+            *plugins.notes,
             *definitions.unusable(),
+            *knowledge.remarks(),
             *servers.configured.problems,
-            *unknown_rules(flags, tools),
+            *unknown_rules((*options.allowed_tools, *options.disallowed_tools), tools),
             *history.notes,
         ),
+        form=form,
         started=started,
     )
 
@@ -277,6 +311,21 @@ def _project(cwd: Path | None) -> Path:
     if not project.is_dir():
         raise SettingsError(f"{project} is not a directory to work in.", path=project)
     return project
+
+
+def _definitions(
+    options: Options, settings: Settings, cwd: Path, given: Sequence[Parsed]
+) -> tuple[Plugins, Definitions]:
+    plugins = plugins_for(settings, cwd, options.plugin_dirs)
+    definitions = definitions_for(
+        cwd=cwd,
+        home=settings.home,
+        given=given,
+        plugins=plugins.agents(),
+        complete=plugins.completed,
+        sources=options.setting_sources,
+    )
+    return plugins, definitions
 
 
 def _stand_ins(options: Options, settings: Settings, cwd: Path, history: History) -> StandIns:
@@ -301,10 +350,15 @@ def _recorded(model: Model, path: Path | None, stand_ins: StandIns) -> Model:
 
 
 def _hooks(
-    options: Options, settings: Settings, history: History, reach: Reach, session: Session
+    options: Options,
+    settings: Settings,
+    history: History,
+    reach: Reach,
+    session: Session,
+    plugins: Plugins,
 ) -> SessionHooks:
     project = reach.workspace.root
-    configured = configured_hooks(settings, options.hooks)
+    configured = configured_hooks(settings, options.hooks, plugins.hooks())
     hooks = SessionHooks(
         hook_runner(settings, project, reach.processes, options.clock, session.emit),
         settings,
@@ -412,6 +466,18 @@ async def _control(
             position=record.journal.position,
         )
     )
+
+
+def _memory(options: Options, settings: Settings, record: Record, session: Session) -> SessionMemory | None:
+    if not settings.own.session_memory or not options.persist or options.link is not None:
+        return None
+    return SessionMemory(record.directory / "memory.md", session.note)
+
+
+def _told_first(agent: Agent, history: History) -> Message | None:
+    if not isinstance(agent.remember, SessionMemory):
+        return history.interrupted
+    return agent.remember.resumed(history.interrupted, history.messages)
 
 
 def _past(options: Options, settings: Settings, history: History) -> Past | None:

@@ -47,6 +47,25 @@ async def chosen_model(
     return _asked(name, settings, clock, rng)
 
 
+async def chosen_or_other(
+    name: str | None,
+    other: str | None,
+    settings: Settings,
+    clock: Clock,
+    rng: Random,
+    *,
+    stand_ins: StandIns | None = None,
+) -> Model:
+    """With another that is asked when the first does not answer, where one is named."""
+    first = await chosen_model(name, settings, clock, rng, stand_ins=stand_ins)
+    if other is None:
+        return first
+    from shoal.models.fallback import FallbackModel
+
+    second = await chosen_model(other, settings, clock, rng, stand_ins=stand_ins)
+    return FallbackModel(first, second)
+
+
 async def _found(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
@@ -112,6 +131,7 @@ def access_to(provider: str, settings: Settings) -> Access:
         auth_token=token,
         proxy=settings.proxy_for(base or PROVIDERS[provider].base_url),
         deadlines=_deadlines(provider, settings),
+        betas=settings.betas,
     )
 
 

@@ -9,10 +9,12 @@ from shoal.app.settings import Settings
 from shoal.app.toolbox import left_of, only
 from shoal.core.errors import SettingsError
 from shoal.core.tools import Tool
+from shoal.tools.structured import STRUCTURED_OUTPUT
 
 COORDINATOR_TOOLS = frozenset(
     {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "TeamCreate", "TeamDelete"}
     | {"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion"}
+    | {STRUCTURED_OUTPUT}
 )
 
 

@@ -12,18 +12,21 @@ from shoal.agent.agent import Agent, Bounds
 from shoal.app.abroad import Abroad
 from shoal.app.acceptance import Acceptance
 from shoal.app.agent_files import AgentFiles
+from shoal.app.agent_memory import memory_of
 from shoal.app.berths import Shore
 from shoal.app.child_models import child_model
 from shoal.app.definitions import Definitions
 from shoal.app.hooking import SessionHooks
+from shoal.app.knowledge import Knowledge
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.orders import FORKED, name_of
-from shoal.app.outfitting import Outfitting, Stock
+from shoal.app.outfitting import Outfitting
 from shoal.app.prompt import system_prompt
 from shoal.app.quarters import Housing
 from shoal.app.record import AgentsRecord
 from shoal.app.settings import Settings
+from shoal.app.stock import Stock
 from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
@@ -48,6 +51,7 @@ from shoal.tools.control import control_tools
 from shoal.tools.plan import Planning
 from shoal.tools.schedules import SCHEDULE_TOOLS
 from shoal.tools.shells import Shells
+from shoal.tools.structured import STRUCTURED_OUTPUT
 from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
@@ -73,6 +77,7 @@ class Ground(Struct, frozen=True, kw_only=True):
     plans: Plans
     acceptance: Acceptance
     shore: Shore
+    knowledge: Knowledge
     servers: McpServers
     coordinator: bool = False
     assistant: bool = False
@@ -90,11 +95,13 @@ def make_crew(
         outputs=ground.directory / "tasks",
         definition=ground.definitions.find,
         model=_models(ground),
-        system=cache(lambda prompt, cwd: system_prompt(cwd=cwd, clock=options.clock, instead=prompt)),
+        system=cache(_system(ground)),
+        known=ground.knowledge.for_newcomer,
+        memory=partial(memory_of, home=ground.settings.home, project=ground.shore.cwd),
         tools=tools,
         equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
-        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS),
+        of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,
         hooks=ground.hooks,
         bounds=ground.bounds,
@@ -125,7 +132,7 @@ def make_crew(
         ids=ground.ids.branch(),
         emit=ground.emit,
     )
-    ground.plans.crew = crew
+    ground.plans.crew = ground.knowledge.invoking.crew = crew
     ground.plans.approved = stock.files.approved
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
@@ -139,9 +146,18 @@ def make_crew(
     )
     abroad = Abroad(ground.settings.home).send
     agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
-    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams)):
+    skill = ground.knowledge.tool()
+    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams), skill):
         tools[tool.schema.name] = tool
     return crew, teams
+
+
+def _system(ground: Ground) -> Callable[[str, Path, bool], str]:
+    def system(prompt: str, cwd: Path, instructed: bool) -> str:  # noqa: FBT001 - the port's shape
+        told = ground.knowledge.instructions.text if instructed else ""
+        return system_prompt(cwd=cwd, clock=ground.options.clock, instead=prompt, instructions=told)
+
+    return system
 
 
 class Plans:

@@ -7,7 +7,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +17,7 @@ from shoal.policy.rules import parse_rule
 from shoal.wire.definitions import Parsed, read_definition
 
 Found: TypeAlias = Parsed | Problem
+Item = TypeVar("Item")
 
 LARGEST = 1_000_000
 """Bytes of a file."""
@@ -32,31 +33,35 @@ class _Stamp(Struct, frozen=True):
     settled: bool = True
 
 
-class _Kept(Struct, frozen=True):
+class _Kept(Struct, Generic[Item], frozen=True):
     stamp: _Stamp
-    found: Found
+    found: Item | Problem
 
 
-class Folder:
-    """`adapt` completes what is read. Nothing is read before the first look.
-
-    A `fixed` one is looked at once: what comes with the program does not change while it runs.
+class Files(Generic[Item]):
+    """`read` makes something of each file, or tells what is wrong with it. Nothing is read before the first
+    look; a `fixed` one is looked at once, for what comes with the program does not change while it runs.
     """
 
     def __init__(
         self,
         root: Path,
         kind: SourceKind,
+        read: Callable[[Path], Item | Problem],
         *,
-        adapt: Callable[[Found], Found] = lambda found: found,
+        wanted: Callable[[str], bool] = lambda name: name.endswith(".md"),
+        deepest: int | None = None,
         fixed: bool = False,
     ) -> None:
+        """`deepest` is how far below the root files are looked for."""
         self.root = root
         self._kind = kind
-        self._adapt = adapt
+        self._read = read
+        self._wanted = wanted
+        self._deepest = deepest
         self._fixed = fixed
         self._directories: dict[str, _Stamp] | None = None
-        self._files: dict[str, _Kept] = {}
+        self._files: dict[str, _Kept[Item]] = {}
         self._paths: tuple[str, ...] = ()
         self._unread: tuple[Problem, ...] = ()
 
@@ -79,7 +84,7 @@ class Folder:
         return all(_is_still(path, kept.stamp) for path, kept in self._files.items())
 
     @property
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[Item | Problem, ...]:
         """By path."""
         return (*(kept.found for kept in self._files.values()), *self._unread)
 
@@ -88,9 +93,9 @@ class Folder:
         unread: list[Problem] = []
         paths: list[str] = []
         seen: set[tuple[int, int]] = set()
-        waiting = [str(self.root)]
+        waiting = [(str(self.root), 0)]
         while waiting:
-            directory = waiting.pop()
+            directory, depth = waiting.pop()
             directories[directory] = _stamp(directory)
             try:
                 place = os.stat(directory)  # noqa: PTH116
@@ -99,8 +104,9 @@ class Folder:
                 seen.add((place.st_dev, place.st_ino))
                 with os.scandir(directory) as entries:
                     visible = [entry for entry in entries if not entry.name.startswith(".")]
-                paths += [entry.path for entry in visible if entry.name.endswith(".md")]
-                waiting += [entry.path for entry in visible if entry.is_dir()]
+                paths += [entry.path for entry in visible if self._wanted(entry.name)]
+                if self._deepest is None or depth < self._deepest:
+                    waiting += [(entry.path, depth + 1) for entry in visible if entry.is_dir()]
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -113,7 +119,7 @@ class Folder:
         self._paths = tuple(sorted(paths)[:_MOST_FILES])
         self._unread = tuple(unread)
 
-    def _fresh(self, path: str) -> _Kept | None:
+    def _fresh(self, path: str) -> _Kept[Item] | None:
         """None for a file that is gone meanwhile."""
         stamp = _stamp(path)
         known = self._files.get(path)
@@ -121,17 +127,39 @@ class Folder:
             return known
         if not stamp.facts and not os.path.islink(path):  # noqa: PTH114
             return None
-        return _Kept(stamp, self._read(path))
-
-    def _read(self, path: str) -> Found:
-        return self._adapt(read_file(Path(path), self._kind))
+        return _Kept(stamp, self._read(Path(path)))
 
     def _problem(self, path: str, what: str) -> Problem:
         return _problem(Path(path), self._kind, what)
 
 
+class Folder(Files[Parsed]):
+    """The definitions of agents below a directory; `adapt` completes what is read."""
+
+    def __init__(
+        self,
+        root: Path,
+        kind: SourceKind,
+        *,
+        adapt: Callable[[Found], Found] = lambda found: found,
+        fixed: bool = False,
+    ) -> None:
+        super().__init__(root, kind, lambda path: adapt(read_file(path, kind)), fixed=fixed)
+
+
 def read_file(path: Path, kind: SourceKind) -> Found:
     """The definition in one file, or what is wrong with it."""
+    text = text_in(path, kind)
+    if isinstance(text, Problem):
+        return text
+    try:
+        return ruled(read_definition(text, Source(kind=kind, path=path), name=path.stem))
+    except BadDefinition as bad:
+        return bad.problem
+
+
+def text_in(path: Path, kind: SourceKind) -> str | Problem:
+    """What a file says, or why it says nothing."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
@@ -144,12 +172,7 @@ def read_file(path: Path, kind: SourceKind) -> Found:
         return _problem(path, kind, f"it cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         return _problem(path, kind, "it is not UTF-8 text")
-    if "\0" in text:
-        return _problem(path, kind, "it is not text: it holds NUL bytes")
-    try:
-        return ruled(read_definition(text, Source(kind=kind, path=path), name=path.stem))
-    except BadDefinition as bad:
-        return bad.problem
+    return _problem(path, kind, "it is not text: it holds NUL bytes") if "\0" in text else text
 
 
 def ruled(parsed: Parsed) -> Parsed:

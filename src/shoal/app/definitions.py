@@ -113,17 +113,27 @@ def definitions_for(
     given: Sequence[Parsed] = (),
     managed: Sequence[Path] = MANAGED,
     plugins: Sequence[tuple[str, Path]] = (),
+    complete: Callable[[str, Definition], Definition] | None = None,
+    sources: Sequence[str] | None = None,
 ) -> Definitions:
     """`managed` are the managed settings files, beside which agents stand too; `plugins` are namespaces with
-    their directories."""
+    their directories, and `complete` fills in what a plug-in's agent cannot know; `sources` are the people
+    whose files count, all where it is None."""
     user = home / "agents"
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
     shelves.append(Given(tuple(given)))
-    shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
-    shelves.append(Folder(user, "user"))
-    shelves += [Folder(path, "plugin", adapt=_within(space)) for space, path in plugins]
+    if sources is None or "project" in sources:
+        shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
+    if sources is None or "user" in sources:
+        shelves.append(Folder(user, "user"))
+    shelves += [Folder(path, "plugin", adapt=_within(space, complete)) for space, path in plugins]
     shelves.append(Folder(_BUILT_IN, "builtin", adapt=_completed, fixed=True))
     return Definitions(shelves)
+
+
+def plugin_definitions(plugins: Sequence[tuple[str, Path]]) -> Definitions:
+    """Of plug-ins alone."""
+    return Definitions([Folder(path, "plugin", adapt=_within(space, None)) for space, path in plugins])
 
 
 def definitions_in(paths: Sequence[Path]) -> Definitions:
@@ -165,12 +175,12 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-def _within(space: str) -> Callable[[Found], Found]:
+def _within(space: str, complete: Callable[[str, Definition], Definition] | None) -> Callable[[Found], Found]:
     def named(found: Found) -> Found:
         if isinstance(found, Problem):
             return replace(found, name=f"{space}:{found.name}")
         definition = replace(found.definition, name=f"{space}:{found.definition.name}")
-        return replace(found, definition=definition)
+        return replace(found, definition=definition if complete is None else complete(space, definition))
 
     return named
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,11 +16,13 @@ from shoal.wire.settings import Document
 _OFF = "disableAllHooks"
 
 
-def configured_hooks(settings: Settings, given: Mapping[str, Any] | None = None) -> ReadHooks:
-    """Of all settings files that count, the strongest first, then those the program gave."""
+def configured_hooks(
+    settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[Document] = ()
+) -> ReadHooks:
+    """Of all settings files that count, the strongest first, of plug-ins, then those the program gave."""
     found = [
         read_hooks(document.raw["hooks"], document.place, settings.environ)
-        for document in settings.documents
+        for document in (*settings.documents, *plugins)
         if document.raw.get("hooks") and not _switched_off(document, settings)
     ]
     if given:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from shoal.app.agent_trust import trusts_agent
 from shoal.app.definitions import definitions_for
 from shoal.app.hook_sources import configured_hooks, hooks_of
+from shoal.app.plugins import plugins_for
 from shoal.app.settings import Settings, load_settings
 from shoal.core.hooks import Called, Command, Hook, HookEvent, Post
 from shoal.wire.hooks import ReadHooks, read_hooks
@@ -44,10 +45,12 @@ def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
         shown.extend(_rows(found.hooks, agent=agent, trusted=trusted))
         problems.extend(found.problems)
 
-    take(configured_hooks(settings))
+    plugins = plugins_for(settings, project)
+    take(configured_hooks(settings, plugins=plugins.hooks()))
     for left_out in _not_trusted(settings):
         take(left_out, trusted=False)
-    for definition in definitions_for(cwd=project, home=settings.home).all():
+    definitions = definitions_for(cwd=project, home=settings.home, plugins=plugins.agents())
+    for definition in definitions.all():
         if definition.hooks:
             trusted = trusts_agent(settings.home, project, definition)
             take(hooks_of(definition, settings), agent=definition.name, trusted=trusted)

@@ -29,6 +29,7 @@ class LiveSettings:
         *,
         cwd: Path,
         given: str | None = None,
+        sources: Sequence[str] | None = None,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         note: Callable[[str], None],
@@ -36,6 +37,7 @@ class LiveSettings:
         self.settings = settings
         self._cwd = cwd
         self._given = given
+        self._sources = sources
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
         self._standing = with_flags(settings.standing, allow=allow, deny=deny)
@@ -59,7 +61,9 @@ class LiveSettings:
     def _load(self) -> None:
         before = self.settings
         try:
-            settings = load_settings(cwd=self._cwd, environ=before.environ, given=self._given)
+            settings = load_settings(
+                cwd=self._cwd, environ=before.environ, given=self._given, sources=self._sources
+            )
             standing = with_flags(settings.standing, allow=self._flags[0], deny=self._flags[1])
         except SettingsError as error:
             self._note(f"A change of the settings is not taken over, the earlier ones stay: {error}")

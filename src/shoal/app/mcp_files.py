@@ -57,14 +57,19 @@ def project_servers(cwd: Path) -> tuple[tuple[Document, ...], tuple[str, ...]]:
 
 
 def configured(
-    settings: Settings, given: Sequence[str | Mapping[str, Any]] = (), *, strict: bool = False, cwd: Path
+    settings: Settings,
+    given: Sequence[str | Mapping[str, Any]] = (),
+    *,
+    strict: bool = False,
+    cwd: Path,
+    plugins: Sequence[Document] = (),
 ) -> Configured:
     """Raises `SettingsError` for a flag that cannot be used; whatever else is wrong is a problem."""
     sources = [given_servers(each, cwd) for each in given]
     off: set[str] = set()
     if not strict:
         ordered = sorted(settings.documents, key=lambda document: document.kind == "user")
-        sources += (_of_document(document) for document in ordered)
+        sources += (_of_document(document) for document in (*ordered, *plugins))
         off = {name for document in settings.documents for name in _disabled(document)}
     servers: dict[str, Server] = {}
     problems: dict[str, str] = {}

@@ -57,6 +57,8 @@ class McpServers:
         trusts: Callable[[Definition], bool],
     ) -> None:
         self.configured = configured
+        self.relayed: tuple[ServerStanding, ...] = ()
+        """Servers that the program which drives the session brought with it; their tools are the caller's."""
         self.changed: Callable[[], None] = lambda: None
         """Told when there are other tools than before."""
         self._host = host
@@ -113,6 +115,7 @@ class McpServers:
         waiting = [server for server in self.configured.servers if server.name not in begun]
         return (
             *(life.standing for life in self._lives),
+            *self.relayed,
             *(_unstarted(server, "pending", "") for server in waiting),
             *(_unstarted(server, "disabled", OFF) for server in self.configured.disabled),
             *(_unstarted(server, "disabled", UNTRUSTED) for server in self.configured.untrusted),
@@ -146,7 +149,10 @@ class McpServers:
             raise
         named = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
         meant = [life for life in self._lives if any(is_meant(each, life.server.name) for each in named)]
-        also = tuple(tool.schema.name for life in (*own, *meant) for tool in life.tools)
+        also = (
+            *(tool.schema.name for life in (*own, *meant) for tool in life.tools),
+            *(name for each in named for name in self._relayed_tools(each)),
+        )
         if not own:
             return Kit(tools=self._tools, also=also)
 
@@ -203,11 +209,16 @@ class McpServers:
         found: list[str] = []
         for entry, with_tools in needs.items():
             meant = [life for life in lives if is_meant(entry, life.server.name)]
+            if self._relayed_tools(entry):
+                continue
             if any(life.status == "connected" and (life.tools or not with_tools) for life in meant):
                 continue
             if not failed or not any(life.status == "pending" for life in meant):
                 found.append(f"{entry} ({self._why(entry, meant)})")
         return found
+
+    def _relayed_tools(self, entry: str) -> tuple[str, ...]:
+        return tuple(name for each in self.relayed if is_meant(entry, each.name) for name in each.tools)
 
     def _why(self, entry: str, meant: Sequence[ServerLife]) -> str:
         for life in meant:

@@ -15,6 +15,7 @@ from shoal.app.agent_trust import trusts_agent
 from shoal.app.mcp_files import configured
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
+from shoal.app.plugins import Plugins
 from shoal.app.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
@@ -93,6 +94,7 @@ def session_servers(
     directory: Path,
     session: Session,
     tools: dict[str, Tool],
+    plugins: Plugins,
 ) -> McpServers:
     """Raises `SettingsError` for a flag that cannot be used."""
     logs = directory / "mcp"
@@ -105,6 +107,7 @@ def session_servers(
             options.mcp_config,
             strict=options.strict_mcp_config,
             cwd=reach.workspace.root,
+            plugins=plugins.mcp_servers(),
         ),
         host_for(
             settings,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from shoal.app.mcp_files import PROJECT_FILE, Configured, change, configured
 from shoal.app.mcp_servers import OFF, UNTRUSTED, McpServers
 from shoal.app.mcp_session import host_for, tokens_in
+from shoal.app.plugins import plugins_for
 from shoal.app.settings import Settings, load_settings
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.clock import SystemClock
@@ -32,7 +33,10 @@ class McpView:
     ) -> None:
         self.cwd = cwd
         self.settings: Settings = load_settings(cwd=cwd, given=settings)
-        self.configured: Configured = configured(self.settings, given, strict=strict, cwd=cwd)
+        plugins = plugins_for(self.settings, cwd).mcp_servers()
+        self.configured: Configured = configured(
+            self.settings, given, strict=strict, cwd=cwd, plugins=plugins
+        )
 
     def all(self) -> tuple[tuple[Server, str], ...]:
         """Every server, and why it is not started; empty where it is."""

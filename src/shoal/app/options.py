@@ -40,14 +40,26 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether the session stays open and its agents all run in the background; as configured when None."""
     agents: str | Mapping[str, Any] | None = None
     """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
+    plugin_dirs: Sequence[Path] = ()
+    """Directories of plug-ins for this session, beside those of settings and of the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()
     """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
     strict_mcp_config: bool = False
     """Whether those are all: nothing of settings and of `.mcp.json`."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
+    output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the lead's answer has to fit, beside its text; `Finished.output` is the answer."""
+    thinking_tokens: int | None = None
+    """How far agents think before they answer; what is configured when None."""
+    fallback_model: str | None = None
+    """Asked in place of a model that does not answer."""
+    betas: Sequence[str] = ()
+    """Of the Messages API."""
+    setting_sources: Sequence[str] | None = None
+    """Whose files count, of `user`, `project` and `local`; None is all. Managed ones always do."""
     hooks: Mapping[str, Sequence[Any]] | None = None
-    """Of the caller's own, by event: functions, (matcher, function), or entries as settings have them."""
+    """Of the caller's own, by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
     begun: Literal["startup", "clear"] | None = "startup"
     """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
     max_turns: int | None = None

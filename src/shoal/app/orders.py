@@ -29,7 +29,7 @@ NO_FORK = (
     "begins with your prompt alone."
 )
 _MODES: tuple[Mode, ...] = get_args(Mode)
-_NOT_YET = ("skills", "memory")
+_NOT_YET: tuple[str, ...] = ()
 
 
 def authority_of(agent: Agent) -> RulePermissions:
@@ -58,8 +58,9 @@ def refuse_what_is_not_there(definition: Definition, order: Order) -> None:
         raise AgentRefused("isolation: remote needs an engine for other machines, and none is configured.")
 
 
-def first_prompt(definition: Definition, order: Order, told: str) -> Message:
-    texts = (definition.initial_prompt, told, order.prompt)
+def first_prompt(definition: Definition, order: Order, told: str, known: tuple[str, ...] = ()) -> Message:
+    """`known` is what its skills say."""
+    texts = (definition.initial_prompt, *known, told, order.prompt)
     return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
 
 

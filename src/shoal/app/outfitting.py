@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent import Agent, Bounds, Surroundings, Tell
+from shoal.agent.agent import Agent, Bounds, Surroundings
 from shoal.agent.conversation import Conversation
 from shoal.agent.forking import FORK, fork_prompt, is_fork
-from shoal.app.agent_files import AgentFiles, Recalled
-from shoal.app.hooking import SessionHooks, Whose, listed
+from shoal.app.agent_files import Recalled
+from shoal.app.agent_memory import AgentMemory
+from shoal.app.hooking import Whose, listed
+from shoal.app.invoking import Preloaded
+from shoal.app.limiting import limited
 from shoal.app.mcp_servers import Kit
 from shoal.app.orders import (
     FORKED,
@@ -27,13 +29,12 @@ from shoal.app.orders import (
     refuse_where_forbidden,
 )
 from shoal.app.planned import Plan, identity_of, permissions_of
-from shoal.app.quarters import Housing, Quarters
+from shoal.app.quarters import Quarters
 from shoal.app.seats import own_part, seated_mode, seated_tools
+from shoal.app.stock import Stock
 from shoal.core.accounts import Account
 from shoal.core.agents import KeptWork, Order, Ran, Resolved
-from shoal.core.budget import Purse
 from shoal.core.caps import Limits
-from shoal.core.clock import Clock
 from shoal.core.definitions import Definition, Toolset, tool_names
 from shoal.core.errors import (
     AgentRefused,
@@ -45,45 +46,14 @@ from shoal.core.errors import (
     UnknownAgent,
 )
 from shoal.core.events import AgentStarted
-from shoal.core.ids import AgentId, EntryId, Ids
+from shoal.core.ids import AgentId, EntryId
 from shoal.core.messages import Message
 from shoal.core.ports import Model
-from shoal.core.tools import Tool
 from shoal.policy.authority import forked, narrowed
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
-from shoal.runs.queue import Queue
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
 from shoal.workspaces.local import LocalWorkspace
-
-
-class Stock(Struct, frozen=True, kw_only=True):
-    """What every agent of a session is made from."""
-
-    files: AgentFiles
-    outputs: Path
-    definition: Callable[[str], Definition]
-    """Raises `UnknownAgent` or `BadDefinition`."""
-    model: Callable[[Agent, Order, Definition], Awaitable[Model]]
-    system: Callable[[str, Path], str]
-    """The whole system prompt, from an agent's own part of it and where it works."""
-    tools: Mapping[str, Tool]
-    equip: Callable[[Definition, Sequence[str]], Awaitable[Kit]]
-    """Those that one agent chooses from, beside the tools it had before; raises `AgentRefused`."""
-    of_lead: Collection[str]
-    """Tools that the lead alone has, and its forks see."""
-    housing: Housing
-    hooks: SessionHooks
-    bounds: Bounds
-    purse: Purse
-    queue: Queue
-    accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
-    """Runs an acceptance command for an agent."""
-    left: Callable[[AgentId], Awaitable[None]]
-    """Told when an agent has ended, so that nothing of it is left."""
-    tell: Tell
-    clock: Clock
-    ids: Ids
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
@@ -95,6 +65,8 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     toolset: Toolset
     bounds: Bounds
     model: Model
+    known: Preloaded = Preloaded()
+    memory: AgentMemory | None = None
 
 
 class Outfitting:
@@ -117,13 +89,17 @@ class Outfitting:
             return await self._equipped(order, newcomer, definition, kit)
 
     async def _equipped(self, order: Order, newcomer: Newcomer, definition: Definition, kit: Kit) -> Outfit:
+        toolset = self._toolset(definition, newcomer.seat, kit)
+        memory = self._stock.memory(definition, toolset, kit.tools)
         wanted = _Wanted(
             order=order,
             definition=definition,
             kit=kit,
-            toolset=self._toolset(definition, newcomer.seat, kit),
+            toolset=limited(toolset if memory is None else replace(toolset, names=memory.tools), order),
             bounds=bounds_for(self._stock.bounds, definition, order),
             model=await self._model(newcomer.parent, order, definition),
+            known=self._stock.known(definition),
+            memory=memory,
         )
         quarters = await self._quarters(newcomer, order.isolation or definition.isolation)
         try:
@@ -134,15 +110,20 @@ class Outfitting:
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
         stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority = quarters.workspace, authority_of(parent)
+        workspace, authority, memory = quarters.workspace, authority_of(parent), wanted.memory
         move_to(order.cwd, workspace)
+        own = own_part(definition, newcomer.seat)
         facts = Remembered(
             agent_type=definition.name,
             description=order.description,
             name=order.name or "",
             model=name_of(wanted.model),
             mode=seated_mode(authority, definition, newcomer.seat),
-            system=stock.system(own_part(definition, newcomer.seat), workspace.cwd),
+            system=stock.system(
+                own if memory is None else f"{own}\n\n{memory.section()}",
+                workspace.cwd,
+                definition.instructions,
+            ),
             tools=wanted.toolset.names,
             cwd=str(workspace.cwd),
             isolation=order.isolation or definition.isolation,
@@ -154,10 +135,14 @@ class Outfitting:
             after="" if newcomer.seat is None else stock.files.last_entry(newcomer.agent),
             background=definition.background,
             thinking_tokens=wanted.bounds.thinking_tokens,
+            memory="" if memory is None else str(memory.directory),
+            memory_tools=() if memory is None else memory.added,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
         plan = Plan(
             newcomer=newcomer,
+            order=order,
+            known=wanted.known,
             definition=definition,
             facts=facts,
             kit=wanted.kit,
@@ -168,7 +153,7 @@ class Outfitting:
             transcript=transcript,
             conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
         )
-        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told))
+        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told, wanted.known.texts))
         self._keep(plan)
         return outfit
 
@@ -196,6 +181,7 @@ class Outfitting:
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
         stock, parent, (history, entry) = self._stock, newcomer.parent, branch
+        memory = authority_of(parent).memory
         move_to(order.cwd, quarters.workspace)
         facts = Remembered(
             agent_type=FORK,
@@ -214,6 +200,8 @@ class Outfitting:
             color=parent.identity.color,
             background=True,
             thinking_tokens=parent.bounds.thinking_tokens,
+            memory="" if memory is None else memory.directory,
+            memory_tools=() if memory is None else memory.only,
             fork_of=entry,
         )
         transcript = self._stock.files.transcript(newcomer, facts)
@@ -298,7 +286,7 @@ class Outfitting:
             may_skip=authority.may_skip,
         )
         own = own_part(definition, newcomer.seat)
-        system = facts.system or self._stock.system(own, quarters.workspace.cwd)
+        system = facts.system or self._stock.system(own, quarters.workspace.cwd, definition.instructions)
         return Plan(
             newcomer=newcomer,
             definition=definition,

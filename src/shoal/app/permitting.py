@@ -28,6 +28,7 @@ def session_permissions(
         settings,
         cwd=workspace.root,
         given=options.settings,
+        sources=options.setting_sources,
         allow=rules_in(options.allowed_tools),
         deny=rules_in(options.disallowed_tools),
         note=session.note,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent import Bounds
 from shoal.agent.conversation import Conversation
+from shoal.app.invoking import Preloaded
+from shoal.app.limiting import lend, narrowing
 from shoal.app.mcp_servers import Kit
 from shoal.app.orders import authority_of, mode_named
 from shoal.app.quarters import Quarters
 from shoal.app.seats import seated
+from shoal.core.agents import Order
 from shoal.core.definitions import Definition, Toolset
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
 from shoal.core.ports import Model, Transcript
+from shoal.policy.memory import Memory
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.restriction import Narrowed
 from shoal.runs.outfit import Newcomer
@@ -25,6 +31,9 @@ class Plan(Struct, kw_only=True):
     """An agent about to be made."""
 
     newcomer: Newcomer
+    order: Order | None = None
+    """What it was called for with; None for one that goes on."""
+    known: Preloaded = Preloaded()
     definition: Definition
     facts: Remembered
     resumed: bool = False
@@ -65,10 +74,14 @@ def permissions_of(plan: Plan) -> RulePermissions:
         only=(plan.definition.tools or ()) if toolset.only and not resumed else (),
         never=() if resumed else toolset.never,
         confined=quarters.main,
-        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else None,
+        before=Narrowed(only=facts.narrowed, never=facts.denied) if resumed else narrowing(plan.order),
     )
+    lend(permissions, plan.order, plan.known)
     if not resumed:
         plan.facts = replace(facts, narrowed=permissions.narrowed.only, denied=permissions.narrowed.never)
+    if facts.memory:
+        permissions.memory = Memory(directory=facts.memory, only=facts.memory_tools)
+        quarters.lend(Path(facts.memory))
     if quarters.secluded is not None and quarters.sandbox is not None:
         sandbox = quarters.sandbox
         quarters.secluded.paths = permissions.denied_paths

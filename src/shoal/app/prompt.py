@@ -16,6 +16,7 @@ def system_prompt(
     clock: Clock,
     instead: str | None = None,
     also: str | None = None,
+    instructions: str = "",
     granted: tuple[Path, ...] = (),
 ) -> str:
     """Made once per session: a prefix that changes between requests is a prefix no cache can hold."""
@@ -27,7 +28,7 @@ def system_prompt(
         f"Platform: {platform.system()} {platform.machine()}",
         date_line(clock),
     ]
-    parts = [base.strip(), "Where you are\n" + "\n".join(facts)]
+    parts = [base.strip(), "Where you are\n" + "\n".join(facts), instructions]
     if also:
         parts.append(also.strip())
     return "\n\n".join(part for part in parts if part)

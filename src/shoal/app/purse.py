@@ -65,5 +65,5 @@ def bounds_of(options: Options, own: Own) -> Bounds:
         result_limit=own.output_limit,
         compact_at=own.compact_at,
         max_tokens=own.max_output_tokens,
-        thinking_tokens=own.thinking_tokens,
+        thinking_tokens=own.thinking_tokens if options.thinking_tokens is None else options.thinking_tokens,
     )

@@ -56,6 +56,8 @@ class Quarters(Struct, frozen=True, kw_only=True):
     """What the agent must know about it."""
     notes: tuple[str, ...] = ()
     finish: Callable[[], Awaitable[KeptWork | None]] = _nothing
+    lend: Callable[[Path], None] = lambda _: None
+    """Lets its file tools write in a directory outside, where its place alone would not."""
     commits: Callable[[], Awaitable[tuple[str, ...]]]
 
 
@@ -137,6 +139,7 @@ class Housing:
             told=told_of_given(given) if given else (told_to_fork if forks else told_to_agent)(worktree),
             notes=worktree.notes,
             finish=finish,
+            lend=workspace.lend,
             commits=self._commits(newcomer, workspace.root, worktree.record.base or None),
         )
 

@@ -48,6 +48,10 @@ class AgentsRecord:
         self._keeps_keys = keeps_keys
 
     @property
+    def home(self) -> Path:
+        return self._home
+
+    @property
     def rosters(self) -> Rosters:
         from shoal.stores.files.rosters import FileRosters
 

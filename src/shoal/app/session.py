@@ -11,12 +11,15 @@ from msgspec import structs
 
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
-from shoal.agent.loop import Ended, run
+from shoal.agent.loop import Ended
 from shoal.app import delegating, telemetry
-from shoal.app.answering import LOOKED_AT, Answering
+from shoal.app.answering import Answering
+from shoal.app.commanding import Invocation
+from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
 from shoal.app.turn import Turn
+from shoal.app.voice import Voice
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
@@ -26,8 +29,6 @@ from shoal.core.events import (
     AgentEnded,
     Event,
     Finished,
-    Journaled,
-    Noted,
     Notified,
     Queued,
     SessionEnded,
@@ -44,7 +45,6 @@ from shoal.core.messages import Message, Text, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.teams import SessionTeams
-from shoal.wire.journal import read_event
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ STOPPED_BY_PERSON = "it was stopped by the person"
 INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
-class Session:
+class Session(Voice):
     """Opened with `async with`; leaving it ends everything it started."""
 
     def __init__(self, options: Options) -> None:
@@ -130,7 +130,7 @@ class Session:
                 raise
             raise group.exceptions[0] from None
 
-    def run(self, prompt: str | Message | None) -> Turn:
+    def run(self, prompt: str | Message | Invocation | None) -> Turn:
         """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
         if self._running is not None:
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
@@ -222,9 +222,9 @@ class Session:
         """What the agent says to a question that never enters its conversation, whether it works or not."""
         return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
-    async def set_model(self, name: str) -> None:
-        """Ask another model from the next request on."""
-        new = await self.parts.choose(name)
+    async def set_model(self, name: str | None) -> None:
+        """Ask another model from the next request on; None is the one the session began with."""
+        new = await self.parts.choose(name or self._options.model)
         self.agent.purse.admit(new.card)
         self.agent.model = new
 
@@ -242,11 +242,9 @@ class Session:
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
-        from shoal.app import undo
+        from shoal.app.adjusting import undo_turn
 
-        report = undo.brought_back(self.parts.past, self.agent, turn, conversation=conversation)
-        await self.tell(undo.undone(report, conversation=conversation))
-        return report
+        return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
         """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
@@ -298,35 +296,6 @@ class Session:
             if not self._agents_work:
                 return
 
-    def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Hear every event as it is told, in turns and between them; what is returned ends that.
-
-        The callback must not wait. One that raises is not called again, and the session goes on.
-        """
-        self._watchers[callback] = None
-        return lambda: self._watchers.pop(callback, None)
-
-    def emit(self, event: Journaled) -> None:
-        """Tell an event from code that cannot wait."""
-        self._keep(event)
-        if self._channel is not None:
-            self._channel.push(event)
-
-    def overhear(self, line: bytes) -> None:
-        """Show what a teammate in another process has written to the journal."""
-        _, event = read_event(line)
-        if not isinstance(event, Journaled):
-            return
-        if self.parts.control is not None:
-            self.parts.control.publish(event)
-        self._show(event)
-        if self._channel is not None:
-            self._channel.push(event)
-
-    def note(self, text: str) -> None:
-        """Tell the person something they should know."""
-        self.emit(Noted(agent=self.agent.identity.agent, text=text))
-
     async def _come_up(self) -> None:
         parts = self.parts
         parts.permissions.answers.heard = parts.teams.permit
@@ -362,37 +331,7 @@ class Session:
                 left = parts.left_over
                 await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
 
-    async def tell(self, event: Event) -> None:
-        self._keep(event)
-        channel = self._channel
-        if channel is not None:
-            # As `put` does, without its coroutine: this is passed dozens of times in each round.
-            if channel.full:
-                await channel.room()
-            channel.push(event)
-
-    def _keep(self, event: Event) -> None:
-        # On the record before anyone hears of it: what a surface has shown is kept.
-        if isinstance(event, Journaled):
-            self.parts.journal.append(event)
-            if type(event) in LOOKED_AT and (told := self._answering.look(event)) is not None:
-                self.note(told)
-        if self.parts.control is not None:
-            self.parts.control.publish(event)
-        if self.parts.debug is not None:
-            self.parts.debug.note(event)
-        if self._watchers:
-            self._show(event)
-
-    def _show(self, event: Event) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(event)
-            except Exception as error:  # noqa: BLE001 - the wall around those who look on: they must not end the run
-                self._watchers.pop(watcher, None)
-                self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")
-
-    async def _take_turn(self, prompt: Message | None, channel: Channel) -> None:
+    async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
         assume(agent.identity, agent.surroundings.workspace)
@@ -417,6 +356,7 @@ class Session:
                 cost_usd=purse.usd if purse.priced else None,
                 duration_ms=milliseconds,
                 duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                output=None if self.parts.form is None else self.parts.form.answer,
                 error=error,
             )
             self._show(finished)
@@ -426,7 +366,7 @@ class Session:
             self._interrupted = False
             channel.close()
 
-    async def _guarded(self, prompt: Message | None) -> tuple[Ended, Exception | None]:
+    async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
         """Expected ends are values; anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
@@ -443,7 +383,7 @@ class Session:
             async with self.agent.clock.deadline(self._time_left()):
                 await self.parts.occasions.enter()
                 await self.parts.servers.ready()
-                return await run(self.agent, prompt), None
+                return await run_to_form(self, prompt), None
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise

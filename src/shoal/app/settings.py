@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -105,6 +105,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What of the project's own files needs a person's trust, whether it has it or not."""
     standing: Standing
     """The permission rules of all of them, each with the place it stands at."""
+    betas: tuple[str, ...] = ()
+    """Of the Messages API, asked for by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
     """What `shoal setup` keeps for each provider, whether it counts or not."""
 
@@ -145,6 +147,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.own.forks or any(self.environ.get(name, "").lower() in _TRUE for name in _FORKS)
 
     @property
+    def hides_states(self) -> bool:
+        """Whether a library reads how the session stands, and the program that uses it did not ask to."""
+        reads, shows = (self.environ.get(name, "").lower() in _TRUE for name in _STATES)
+        return reads and not shows
+
+    @property
     def tool_environment(self) -> dict[str, str]:
         """What a process that a tool starts finds in its environment."""
         return {**self.environ, **self.env}
@@ -176,6 +184,7 @@ def _excepted(host: str, exceptions: str) -> bool:
 _HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
 _MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
 _FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
+_STATES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
 _TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
@@ -185,6 +194,7 @@ _CHOICES = {
     "subagent_model": _SUBAGENT_MODELS,
     "shoal.coordinator": _COORDINATOR,
 }
+_SOURCES: tuple[Kind, ...] = ("user", "project", "local")
 _SWITCH = {
     "1": True,
     "true": True,
@@ -213,12 +223,16 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     given: str | None = None,
     managed: Sequence[Path] = MANAGED,
+    sources: Sequence[str] | None = None,
 ) -> Settings:
-    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`."""
+    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`.
+
+    `sources` are the kinds of files that count beside those of a flag and managed ones; None is all.
+    """
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
     servers, unreadable = project_servers(cwd)
-    read = (*_documents(home, cwd, given, managed), *servers)
+    read = tuple(_of_sources((*_documents(home, cwd, given, managed), *servers), sources))
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
@@ -348,6 +362,14 @@ def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
         yield read_document(given, name="--settings", kind="command line", path=None)
     for path, kind in files[len(managed) :]:
         yield from _from_file(path, kind)
+
+
+def _of_sources(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
+    """Those that count where only some people's files do; managed ones and that of a flag always do."""
+    for document in documents:
+        kind = "project" if document.kind == "mcp" else document.kind
+        if sources is None or kind not in _SOURCES or kind in sources:
+            yield document
 
 
 def settings_files(

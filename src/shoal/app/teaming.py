@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shoal.app.berths import Berths
 from shoal.app.orders import authority_of
 from shoal.app.record import AgentsRecord
-from shoal.core.errors import ShoalError
+from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Noted
 from shoal.core.ids import LEAD
 from shoal.core.permissions import Suggestion
@@ -35,7 +35,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         clock=ground.options.clock,
         ids=ground.ids.branch(),
         emit=ground.emit,
-        note=lambda text: ground.emit(Noted(agent=LEAD, text=text)),
+        note=partial(_note, ground),
         lead=crew.lead,
         mode=lambda: authority_of(crew.lead()).mode,
         approver=lambda: own.plan_approver,
@@ -59,6 +59,11 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         teams = Outpost(footing, membership, lambda: crew.working)
     crew.teammate = teams.agent
     return teams
+
+
+def _note(ground: Ground, text: str) -> None:
+    with suppress(StoreError):  # a disk that is full must not end who only wanted to say something
+        ground.emit(Noted(agent=LEAD, text=text))
 
 
 def _permit(crew: AgentCrew, update: Suggestion) -> None:

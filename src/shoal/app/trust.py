@@ -156,7 +156,7 @@ def _wide_own(own: Own, person: Own) -> Iterator[str]:
         yield "plan_approver"
     if _TRUSTING.index(own.trust_unsigned_mail) > _TRUSTING.index(person.trust_unsigned_mail):
         yield "trust_unsigned_mail"
-    yield "teammate_programs"
+    yield from ("teammate_programs", "plugins")
     yield from raised_limits(own, person)
 
 
@@ -197,9 +197,9 @@ def _digest(wide: _Wide) -> str:
 
 
 def _name(document: Document) -> str:
-    if document.kind == "agent":
-        # An agent is a file among many, and each is trusted for itself.
-        return f"agent:{document.path}"
+    if document.kind in ("agent", "plugin"):
+        # Each is one among many, and is trusted for itself.
+        return f"{document.kind}:{document.path}"
     return _NAMES.get(document.kind, _NAMES["project"])
 
 

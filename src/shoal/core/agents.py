@@ -37,6 +37,10 @@ class Order(Struct, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     cwd: str | None = None
     effort: str | int | None = None
+    only_tools: tuple[str, ...] = ()
+    """Of the tools of its definition it has these alone; none is all of them."""
+    lent: tuple[str, ...] = ()
+    """Rules for what it may do without asking."""
 
 
 class Ran(Struct, frozen=True, kw_only=True):

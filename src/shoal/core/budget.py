@@ -107,11 +107,13 @@ class Purse:
     def start(self, kind: str, depth: int, *, again: bool = False, idle: bool = False) -> Started | Refusal:
         """Count an agent in, before it is made. One that goes on after a pause is there `again`.
 
-        One that comes `idle` does not count as running until it says that it works.
+        One that comes `idle` does not count as running until it says that it works; where it comes again,
+        it is there whatever is left to spend, and refused when it asks for some.
         """
-        for meter in (*self.meters, *self.meters_of(kind)):
-            if meter.spent >= meter.of:
-                return meter.refusal()
+        if not (again and idle):
+            for meter in (*self.meters, *self.meters_of(kind)):
+                if meter.spent >= meter.of:
+                    return meter.refusal()
         return self._gate.enter(kind, depth, again=again, idle=idle)
 
     async def working(self, started: Started) -> None:

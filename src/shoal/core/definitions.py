@@ -74,6 +74,8 @@ class Definition(Struct, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
     one_shot: bool = False
     """Whether its result is all there is: nobody will go on talking with it."""
+    instructions: bool = True
+    """Whether it is told what CLAUDE.md, AGENTS.md and the like say."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ ShoalError
 ├── ScheduleRefused               a schedule that cannot be kept or found; its text is for the model
 ├── BadDefinition                 an agent's definition that cannot be used
 ├── UnknownAgent                  a name that no agent has
+├── UnknownSkill                  a name that no skill has, or no command
 ├── BadTemplate                   a team's template that cannot be used
 ├── BudgetError                   a budget that cannot be kept, refused before it starts
 │   └── BudgetSpent               a request that is not sent, because a limit is reached
@@ -202,6 +203,20 @@ class UnknownAgent(ShoalError):
     def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
         meant = f" Is {' or '.join(close)} meant?" if close else ""
         super().__init__(f"There is no agent {name!r}.{meant} There are: {', '.join(known)}.")
+        self.name = name
+        self.known = tuple(known)
+        self.close = tuple(close)
+
+
+class UnknownSkill(ShoalError):
+    """`what` is the word for what was looked for: a skill, a command."""
+
+    def __init__(
+        self, name: str, *, known: Sequence[str], close: Sequence[str] = (), what: str = "skill"
+    ) -> None:
+        meant = f" Is {' or '.join(close)} meant?" if close else ""
+        there = f" There are: {', '.join(known)}." if known else " There is none here."
+        super().__init__(f"There is no {what} {name!r}.{meant}{there}")
         self.name = name
         self.known = tuple(known)
         self.close = tuple(close)

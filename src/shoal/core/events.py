@@ -262,6 +262,7 @@ EndReason: TypeAlias = Literal[
     "blocked",
     "model_error",
     "store_error",
+    "no_output",
     "error",
 ]
 
@@ -331,4 +332,6 @@ class Finished(Live, frozen=True):
     duration_api_ms: int
     limit: Limit | None = None
     """Which limit of the purse ended it, if one did."""
+    output: Any = None
+    """The answer in the form that was asked for."""
     error: Any = None

@@ -84,6 +84,10 @@ class Permissions(Protocol):
         """For a search that may go through `top`: whether a file there is not for it. All are real paths."""
         ...
 
+    def turn_over(self) -> None:
+        """What was allowed for this turn alone is not any more."""
+        ...
+
 
 class Desk(Protocol):
     async def ask(self, question: Question) -> Answer:

@@ -74,6 +74,8 @@ class Allowed(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"
 class Denied(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
     reason: str
     by: Literal["person", "policy"] = "person"
+    ends_turn: bool = False
+    """Whether the agent that asked is to stop there."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):

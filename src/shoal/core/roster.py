@@ -11,6 +11,8 @@ from shoal.core.names import AgentName, TeamName
 Color: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
 COLORS: tuple[Color, ...] = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
 """In the order in which teammates are spawned, then round again."""
+GUEST = "guest"
+"""The type of a member that another program is: it came by itself, and no lead starts or ends it."""
 BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
 
 

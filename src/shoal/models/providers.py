@@ -53,6 +53,8 @@ class Access(Struct, frozen=True, kw_only=True):
     auth_token: str | None = None
     proxy: str | None = None
     deadlines: Deadlines | None = None
+    betas: tuple[str, ...] = ()
+    """Of the Messages API; others do not hear of them."""
 
 
 def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) -> Model:
@@ -110,6 +112,8 @@ def _headers(api: str, access: Access) -> dict[str, str]:
     key, token = (access.api_key or "").strip(), (access.auth_token or "").strip()
     if api == "messages":
         headers = {"anthropic-version": _MESSAGES_VERSION}
+        if access.betas:
+            headers["anthropic-beta"] = ",".join(access.betas)
         if key:
             headers["x-api-key"] = key
         if token:

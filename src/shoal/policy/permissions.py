@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.agents import OTHER_SESSION
@@ -19,6 +20,7 @@ from shoal.core.tools import Tool
 from shoal.policy import suggestions
 from shoal.policy.answers import SOURCE, SessionAnswers
 from shoal.policy.authority import checked_mode
+from shoal.policy.memory import Memory
 from shoal.policy.paths import Reach
 from shoal.policy.restriction import SOURCE as DEFINITION
 from shoal.policy.restriction import Guard, Narrowed, Narrowing
@@ -38,6 +40,7 @@ from shoal.policy.tables import FileTable, Tables
 
 HARMLESS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
+    | {"Skill", "StructuredOutput"}
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
     | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
@@ -50,6 +53,7 @@ _READS_INSIDE = Allow("it reads inside the working directories")
 _OWN_FILE = Allow("it was kept for this agent")
 _ACCEPTED = Allow("edits in the working directories are accepted")
 _PLAN_FILE = Allow("it writes the plan")
+_MEMORY = Allow("it writes to the agent's own memory")
 _SKIPPED = Allow("permissions are skipped")
 _ONLY_READS = "in plan mode nothing is changed: read, and present a plan with ExitPlanMode."
 
@@ -84,6 +88,8 @@ class RulePermissions:
         self._roots: tuple[str, ...] = (self._reach.root,)
         self._tables: Tables | None = None
         self._known: tuple[Standing | None, int] = (None, -1)
+        self._lent: tuple[Rule, ...] = ()
+        self._kept_rules: tuple[Rule, ...] = ()
         self._shell = ShellJudge(self._reach)
         self._narrowing = Narrowing()
         self._never: tuple[str, ...] = ()
@@ -95,11 +101,14 @@ class RulePermissions:
         self._before_plan: Mode | None = None
         self.plan_file: str | None = None
         """The file that may be written in plan mode."""
+        self.memory: Memory | None = None
         self.sandboxed: Callable[[ToolUse], bool] | None = None
         """Says whether a command runs where it can do no harm, so that nobody need be asked."""
 
     def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
         if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
+            return refused
+        if self.memory is not None and (refused := self._not_for_memory(call)) is not None:
             return refused
         if call.name in FILE_TOOLS:
             decision = self._file(call, self._current())
@@ -154,6 +163,34 @@ class RulePermissions:
         if child._narrowing != Narrowing():
             child._guard = Guard(child._narrowing, child._reach, child._roots, child._is_kept)
         return child
+
+    def lend(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
+        """Allow this agent, and none it starts, what a skill needs: until its turn is over, or for good."""
+        if lasting:
+            self._kept_rules = (*self._kept_rules, *rules)
+        else:
+            self._lent = (*self._lent, *rules)
+        self._tables = None
+
+    @contextmanager
+    def lending(self, rules: Iterable[Rule]) -> Iterator[None]:
+        """As `lend`, for as long as the block lasts."""
+        before = self._lent
+        self.lend(rules)
+        try:
+            yield
+        finally:
+            self._lent, self._tables = before, None
+
+    def turn_over(self) -> None:
+        if self._lent:
+            self._lent, self._tables = (), None
+
+    def open_for_reading(self, directory: Path) -> None:
+        """Let this agent, and those it starts from now on, read what is below a directory."""
+        if directory not in self._places:
+            self._places = (*self._places, directory)
+            self._readable = tuple(f"{place}/" for place in self._places)
 
     @property
     def narrowed(self) -> Narrowed:
@@ -242,7 +279,20 @@ class RulePermissions:
             self.answers.add(update)
 
     def _is_kept(self, real: str) -> bool:
+        if self.memory is not None and self.memory.holds(real):
+            return True
         return (bool(self._readable) and real.startswith(self._readable)) or real == self.plan_file
+
+    def _not_for_memory(self, call: ToolUse) -> Deny | None:
+        assert self.memory is not None
+        if call.name not in self.memory.only:
+            return None
+        given = call.input.get(PATH_ARGUMENTS.get(call.name, "file_path"))
+        try:
+            real, _ = self._reach.real(given if isinstance(given, str) else ".")
+        except WorkspaceError as refusal:
+            return Deny(str(refusal))
+        return self.memory.refusal(call.name, real)
 
     def _current(self) -> Tables:
         standing = self._standing.current(fresh=not self._settled)
@@ -253,7 +303,7 @@ class RulePermissions:
                 if Path(os.path.realpath(directory)) not in self._workspace.granted:
                     self._workspace.grant(directory)
             whole = Standing(
-                allow=(*standing.allow, *said["allow"]),
+                allow=(*standing.allow, *said["allow"], *self._kept_rules, *self._lent),
                 ask=(*standing.ask, *said["ask"]),
                 deny=(*standing.deny, *said["deny"]),
                 directories=(*standing.directories, *self.answers.directories),
@@ -309,6 +359,8 @@ class RulePermissions:
     def _edit(self, real: str, table: FileTable, name: str) -> Decision:
         if self.mode == "plan":
             return _PLAN_FILE if real == self.plan_file else Deny(_ONLY_READS)
+        if self.memory is not None and self.memory.is_writable(real):
+            return _MEMORY
         if self._reach.is_guarded(real):
             return Ask(f"{shown(real)} is protected: it decides what programs do, or holds keys")
         inside = self._reach.holds(real)

@@ -74,6 +74,11 @@ class Witness:
                 return self._progressed(self.progress, event)
         return self._tell(event)
 
+    def count(self, event: Event) -> None:
+        """Of one that works in another process, which keeps the output file and hears the rest."""
+        if isinstance(event, (ToolFinished, RequestSettled)):
+            _SEEN[type(event)](self, event)
+
     async def _progressed(self, progress: Progress, event: ToolStarted) -> None:
         await progress(self.doing)
         await self._tell(event)

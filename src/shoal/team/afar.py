@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.clock import iso
-from shoal.core.errors import AgentRefused, ProcessError
-from shoal.core.events import AgentStarted
+from shoal.core.errors import AgentRefused, ProcessError, ShoalError
+from shoal.core.events import AgentStarted, Journaled
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permissions import Suggestion
@@ -22,6 +24,7 @@ from shoal.team.footing import Footing
 from shoal.team.line_desk import QuestionWindow
 from shoal.team.purse_window import PurseWindow
 from shoal.wire import outpost as words
+from shoal.wire.journal import read_event
 
 STARTING = 60.0
 """Seconds until a process says that it is ready."""
@@ -29,6 +32,8 @@ LEAVING = 2.0
 """Seconds to end as it was told, before TERM."""
 GRACE = 1.0
 """Seconds between TERM and KILL."""
+_COUNTED = re.compile(rb'"type":"(tool_finished|request_settled)"')
+_BEGINNING = 200
 PATIENCE = 10.0
 """Seconds in which a process that lives answers."""
 
@@ -71,6 +76,10 @@ class Afar:
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._left: words.Left | None = None
+        self.witness = None if self._line is None else on.outfitter.witness(self.id)
+        """Only counts: its process keeps the output file."""
+        self._over = False
+        """Its process is gone: another one of it, or its end, is still to come."""
 
     @classmethod
     async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
@@ -120,7 +129,8 @@ class Afar:
 
     @property
     def is_busy(self) -> bool:
-        return self.state in ("running", "created") or self.claiming or self.request is not None
+        at_work = self.state in ("running", "created") or self.claiming
+        return at_work or self.request is not None or self._over
 
     @property
     def may_claim(self) -> bool:
@@ -181,10 +191,14 @@ class Afar:
             return Ending(
                 status="killed", text="" if self._left is None else self._left.text, detail=self.stopping
             )
+        except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
+            return Ending(status="failed", text="", detail=f"its line failed: {_first_of(error)}")
         finally:
+            self._over = True
             self._purse.close()
             for pong in self._pongs.values():
-                pong.cancel()
+                if not pong.done():
+                    pong.set_result(True)  # it does not rest, it ends; who asked is not to be interrupted
             await self.abandon()
 
     async def finish(self) -> KeptWork | None:
@@ -223,11 +237,15 @@ class Afar:
                 await self._listen()
                 await self._berth.over()
         except TimeoutError:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        with suppress(ProcessError):  # `abandon` comes after this, and tells what is left behind
             await self._berth.stop(grace=GRACE)
 
     async def _end_stuck(self) -> None:
         self._on.note(f"{self.name} has not answered for {PATIENCE:g} s: its process is ended.")
-        await self._berth.stop(grace=GRACE)
+        await self._stop()
 
     async def _listen(self) -> None:
         """Until its end of the line is closed."""
@@ -241,6 +259,7 @@ class Afar:
             while (message := await self._line.receive()) is not None:
                 self._hear(words.up(message), tasks)
             self._questions.close()
+            self._purse.hang_up()
 
     def _hear(self, said: words.Up, tasks: asyncio.TaskGroup) -> None:
         match said:
@@ -249,6 +268,7 @@ class Afar:
                 self.changed()
             case words.Told(line=line):
                 self._on.hear(bytes(line))
+                self._count(bytes(line))
             case words.Pong():
                 self._ponged(said)
             case words.Withdrawn(request=request):
@@ -265,6 +285,13 @@ class Afar:
                 return
             case _:
                 self._purse.serve(said, tasks)
+
+    def _count(self, line: bytes) -> None:
+        """What it used, for those who are told of it; a line begins with when, and what kind it is."""
+        if self.witness is not None and _COUNTED.search(line, 0, _BEGINNING):
+            _, event = read_event(line)
+            if isinstance(event, Journaled) and event.agent == self.id:
+                self.witness.count(event)
 
     def _ponged(self, said: words.Pong) -> None:
         pong = self._pongs.get(said.number)
@@ -290,6 +317,12 @@ async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refus
 
 
 async def _nothing() -> None: ...
+
+
+def _first_of(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
 
 
 async def _give_up(berth: Berth) -> None:

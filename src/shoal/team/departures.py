@@ -47,14 +47,17 @@ class Departures:
         raise NotImplementedError
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        post = self._posts[name]
+        post = self._posts.get(name)
+        if post is None:  # it ended while it was being asked
+            return
         post.end_grace()
         post.member.request = request
         post.grace = self._tasks.create_task(self._enforce(post))
 
     def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
         """One in another process takes its mail there: its time runs from now on."""
-        if isinstance(self._posts[name].member, Afar):
+        post = self._posts.get(name)
+        if post is not None and isinstance(post.member, Afar):
             self.asked_to_end(name, request)
 
     async def answer_end(self, post: Post, request: str, reason: str, *, approve: bool) -> None:
@@ -172,9 +175,9 @@ class Departures:
         """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
         member, done = post.member, completion(self._on, post, end)
         notice = "" if post.silent else terminated(post, end, work)
-        self._on.emit(AgentEnded(agent=member.id, completion=done, notice=notice))
+        self._on.tell(AgentEnded(agent=member.id, completion=done, notice=notice))
         if work is not None:
-            self._on.emit(WorkKept(agent=member.id, work=work))
+            self._on.tell(WorkKept(agent=member.id, work=work))
         if notice:
             self._lead_mail.release()
             self._on.queue.put(obituary(self._on.leader, done.id, notice))

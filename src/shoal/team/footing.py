@@ -10,6 +10,7 @@ from shoal.agent.agent import Agent
 from shoal.core.budget import Purse
 from shoal.core.clock import Clock
 from shoal.core.decisions import Mode
+from shoal.core.errors import StoreError
 from shoal.core.events import Journaled
 from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
@@ -66,6 +67,13 @@ class Footing(Struct, frozen=True, kw_only=True):
     """Told what a person answered for the whole session to a teammate in another process."""
     revivals: int = 0
     """How often a teammate whose process died is started again with its history."""
+
+    def tell(self, event: Journaled) -> None:
+        """As `emit`, where what happened has happened: a full disk keeps it from the record, and no more."""
+        try:
+            self.emit(event)
+        except StoreError as error:
+            self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
 
     @property
     def leader(self) -> AgentId:

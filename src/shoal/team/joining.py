@@ -107,9 +107,11 @@ class Joiner:
             entered = await self._resolved(entered, member.ready.resolved, member.pane)
             await self._office.post_prompt(entered.name, member.ready.prompt, _prompt_id(entered))
         except BaseException:
-            await self._on.record.rosters.leave(self._team.name, entered.name)
-            if member is not None:
-                await member.abandon()
+            try:
+                await self._on.record.rosters.leave(self._team.name, entered.name)
+            finally:
+                if member is not None:
+                    await member.abandon()
             raise
         return member, entered
 
@@ -117,16 +119,29 @@ class Joiner:
         """As it was when its process ended: from its transcript."""
         newcomer = await self.newcomer(entered, first_mode(entered), desk_of(entered.name), "")
         outfit = closing(await self._on.outfitter.again(newcomer), newcomer.witness)
-        await self._prompted(entered)
+        try:
+            if entered.backend_type != "in-process":
+                await self._stands_in(entered, "in-process", "in-process")
+            await self._prompted(entered)
+        except BaseException:
+            await outfit.finish()
+            raise
         return outfit
 
     async def again_elsewhere(self, entered: Entered, place: BackendType) -> Afar:
-        await self._on.record.mailboxes(self._team.name).open(entered.name)
+        await self._with_inbox(entered)
         member = await self._started(entered, None, "")
-        rosters = self._on.record.rosters
-        await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=member.pane)
-        await self._prompted(entered)
+        try:
+            await self._stands_in(entered, place, member.pane)
+            await self._prompted(entered)
+        except BaseException:
+            await member.abandon()
+            raise
         return member
+
+    async def _stands_in(self, entered: Entered, place: BackendType, pane: str) -> None:
+        rosters = self._on.record.rosters
+        await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=pane)
 
     async def _entered(self, order: Order, place: BackendType) -> Entered:
         """In the roster, with an inbox."""
@@ -143,9 +158,13 @@ class Joiner:
             tmux_pane_id=place,
         )
         entered = await self._on.record.rosters.join(self._team.name, joining)
+        await self._with_inbox(entered)
+        return entered
+
+    async def _with_inbox(self, entered: Entered) -> None:
+        """Marked where another program reads and writes in it, which says whose unsigned mail is believed."""
         foreign = self._on.elsewhere.foreign(entered.agent_type)
         await self._on.record.mailboxes(self._team.name).open(entered.name, foreign=foreign)
-        return entered
 
     async def _started(self, entered: Entered, order: Order | None, call: str) -> Afar:
         mode = first_mode(entered) if order is None else mode_of(order.mode)
@@ -163,8 +182,8 @@ class Joiner:
         )
 
     async def _prompted(self, entered: Entered) -> None:
+        await self._with_inbox(entered)
         boxes = self._on.record.mailboxes(self._team.name)
-        await boxes.open(entered.name)
         ident = _prompt_id(entered)
         if not any(mail.id == ident for mail in await boxes.history(entered.name)):
             # Its process ended before the prompt was posted.

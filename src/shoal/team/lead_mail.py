@@ -65,6 +65,8 @@ class LeadMail:
         """Who wrote to the lead since it was last idle."""
         self._asking: dict[str, asyncio.Task[None]] = {}
         """By request."""
+        self._askers: dict[str, AgentName] = {}
+        """Whose each of these is."""
 
     @property
     def holds(self) -> bool:
@@ -117,6 +119,12 @@ class LeadMail:
         if asking is not None:
             asking.cancel()
 
+    def withdraw_all_of(self, name: AgentName) -> None:
+        """Its process is gone: whatever it asked, nobody waits for."""
+        for request, sender in tuple(self._askers.items()):
+            if sender == name:
+                self.withdraw(request)
+
     def close(self) -> None:
         """Nobody hears an answer any more; the requests stay unread."""
         for request in tuple(self._asking):
@@ -139,6 +147,7 @@ class LeadMail:
         self._company.changed()
 
     def _ask(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> None:
+        self._askers[body.request_id] = mail.sender
         self._asking[body.request_id] = self._tasks.create_task(self._asked(mail, body))
 
     async def _asked(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> None:
@@ -157,6 +166,7 @@ class LeadMail:
             raise
         finally:
             self._asking.pop(body.request_id, None)
+            self._askers.pop(body.request_id, None)
         self._company.settled(mail.id)
 
     async def _permission(self, body: PermissionRequest) -> PermissionResponse:

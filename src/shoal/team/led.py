@@ -14,11 +14,12 @@ from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
-from shoal.core.roster import BackendType, Team, agent_id
+from shoal.core.roster import GUEST, BackendType, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
 from shoal.core.teams import Spawned, Teammate
+from shoal.runs.endings import Ending
 from shoal.runs.outfit import Outfit
 from shoal.team.activity import Activity
 from shoal.team.afar import Afar
@@ -107,40 +108,62 @@ class LedTeam(Departures):
         Those that could not be taken up, and are out of the team.
         """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
-        held = {entered.name: await self._board.reclaim(entered.name) for entered in team.members}
+        ours = [entered for entered in team.members if entered.agent_type != GUEST]
+        held = {entered.name: await self._board.reclaim(entered.name) for entered in ours}
         told = await self.office.told(LEAD_NAME)
         async with asyncio.TaskGroup() as starting:
             taken = [
                 starting.create_task(self._take_up(entered, held[entered.name], told))
-                for entered in team.members
+                for entered in ours
                 if entered.name != LEAD_NAME
             ]
         return [lost for task in taken if (lost := task.result()) is not None]
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
-        counted = self._joiner.count(entered.agent_type, again=True)
+        counted: Started | None = None
         try:
+            counted = self._joiner.count(entered.agent_type, again=True)
             member, delivered = await self._taken_up(entered, held, told, counted)
         except AgentRefused as refusal:
-            self._on.purse.ended(counted)
+            if counted is not None:
+                self._on.purse.ended(counted)
             await self._board.release_all(entered.name)
             await self._on.record.rosters.leave(self.name, entered.name)
-            why = f"it could not be taken up again: {refusal}"
-            self._on.note(f"The teammate {entered.name} is out of the team: {why}")
-            agent = AgentId(entered.agent_id)
-            return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
+            return self._without(entered, f"it could not be taken up, and is out of the team: {refusal}")
+        except ShoalError as error:
+            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
+            if counted is not None:
+                self._on.purse.ended(counted)
+            return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
         self._begin(member, counted, delivered)
-        if (asked := await self._joiner.asked_to_end(entered)) is not None:
-            self.asked_to_end(member.name, asked)
+        try:
+            if (asked := await self._joiner.asked_to_end(entered)) is not None:
+                self.asked_to_end(member.name, asked)
+        except ShoalError as error:
+            self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
         return None
+
+    def _without(self, entered: Entered, why: str) -> Lost:
+        self._on.note(f"The teammate {entered.name} is not here: {why}")
+        agent = AgentId(entered.agent_id)
+        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
     ) -> tuple[Member | Afar, Container[str]]:
-        place = await self._on.elsewhere.place(entered.agent_type)
-        if place != "in-process":
-            return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        foreign, why = self._on.elsewhere.foreign(entered.agent_type), ""
+        try:
+            place = await self._on.elsewhere.place(entered.agent_type)
+            if place != "in-process":
+                return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
+        except AgentRefused as refusal:
+            if foreign:
+                raise
+            why = str(refusal)
         outfit = await self._joiner.again(entered, self._desk)
+        if why:
+            # Nobody is lost for want of a place: what makes one a member is its transcript.
+            self._on.note(f"{entered.name} goes on in the lead's process: {why}")
         member = self._member(outfit, counted)
         await go_on(self._on, member, self._board, held, told)
         if member.state == "idle" and entered.is_active:
@@ -151,6 +174,15 @@ class LedTeam(Departures):
         """A member, by name or id."""
         post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
         return None if post is None else post.member.name
+
+    async def guests(self) -> tuple[AgentName, ...]:
+        """Other programs that joined by themselves, of which only the roster knows."""
+        team = await self._on.record.rosters.read(self.name)
+        members = () if team is None else team.members
+        return tuple(each.name for each in members if each.agent_type == GUEST)
+
+    async def guest(self, name: str) -> AgentName | None:
+        return next((each for each in await self.guests() if name in (each, f"{each}@{self.name}")), None)
 
     def post_of(self, agent: AgentId) -> Post | None:
         post = self._posts.get(AgentName(agent.removesuffix(f"@{self.name}")))
@@ -277,7 +309,7 @@ class LedTeam(Departures):
 
     def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
         post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
-        self._on.emit(member.started)
+        self._on.tell(member.started)
         if isinstance(member, Member):
             pump = self._door.pump(member.name, member.id, member.bring, delivered)
             post.pump = self._tasks.create_task(pump)
@@ -286,8 +318,19 @@ class LedTeam(Departures):
 
     async def _live(self, post: Post) -> None:
         end = await post.member.live()
-        while await self._revived(post):
-            end = await post.member.live()
+        try:
+            self._lead_mail.withdraw_all_of(post.member.name)
+            while await self._revived(post):
+                end = await post.member.live()
+                self._lead_mail.withdraw_all_of(post.member.name)
+        except asyncio.CancelledError:
+            # It is ended while its next process is being started.
+            if not post.member.stopping:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)
 
@@ -296,22 +339,22 @@ class LedTeam(Departures):
         dead = post.member
         if not isinstance(dead, Afar) or not dead.died or dead.is_foreign or dead.stopping:
             return False
-        if post.revivals >= self._on.revivals:
+        if post.approved is not None or post.revivals >= self._on.revivals:
             return False
         post.revivals += 1
-        await self._board.reclaim(dead.name)
-        team = await self._on.record.rosters.read(self.name)
-        entered = None if team is None else team.member(dead.name)
-        if entered is None:
-            return False
         try:
+            await self._board.reclaim(dead.name)
+            team = await self._on.record.rosters.read(self.name)
+            entered = None if team is None else team.member(dead.name)
+            if entered is None:
+                return False
             place = await self._on.elsewhere.place(entered.agent_type)
             alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
-        alive.request, post.member = dead.request, alive
-        self._on.emit(alive.started)
+        alive.request, alive.witness, post.member = dead.request, dead.witness, alive
+        self._on.tell(alive.started)
         self._on.note(f"The process of {dead.name} died ({dead.died}); it goes on in a new one.")
         self.changed()
         return True

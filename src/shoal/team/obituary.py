@@ -15,6 +15,7 @@ from shoal.core.roster import BackendType
 from shoal.core.usage import Usage
 from shoal.runs.endings import Ending
 from shoal.runs.witness import Witness
+from shoal.team.afar import Afar
 from shoal.team.footing import Footing
 from shoal.team.member import Member
 from shoal.team.post import Post
@@ -98,8 +99,14 @@ class Lost(Struct, frozen=True, kw_only=True):
 
 
 def witness_of(post: Post) -> Witness | None:
-    """Who has seen it work; nobody here where it runs elsewhere."""
-    return post.member.outfit.witness if isinstance(post.member, Member) else None
+    """Who has seen it work; nobody where it is another program."""
+    match post.member:
+        case Member(outfit=outfit):
+            return outfit.witness
+        case Afar(witness=witness):
+            return witness
+        case _:
+            return None
 
 
 def glimpse(on: Footing, post: Post) -> Glimpse:

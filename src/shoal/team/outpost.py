@@ -249,6 +249,9 @@ class Outpost(OutpostTools):
             told = await self.office.told(LEAD_NAME)
             await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
+            if member.state == "idle" and entered.is_active:
+                # Its process before this one died before it was written.
+                self.show_activity(name, active=False)
         return member
 
     async def _briefing(self, joined: Team, name: AgentName, board: TaskBoard) -> str:

@@ -27,6 +27,7 @@ class PurseWindow:
         self.place: Started | None = None
         """The member's own, among those that may work at once."""
         self._waiting: asyncio.Task[None] | None = None
+        self._holding: set[asyncio.Task[None]] = set()
 
     def serve(self, request: Request, tasks: asyncio.TaskGroup) -> None:
         match request:
@@ -34,7 +35,9 @@ class PurseWindow:
                 self._accounts[agent] = self._purse.account(agent, kind, limits)
             case Holds():
                 # It may have to wait until others have settled.
-                tasks.create_task(self._hold(request))
+                holding = tasks.create_task(self._hold(request))
+                self._holding.add(holding)
+                holding.add_done_callback(self._holding.discard)
             case Settles(number=number):
                 if (held := self._held.get(number)) is not None:
                     self._settle(request, *held)
@@ -87,6 +90,12 @@ class PurseWindow:
             account.release(held)
         else:
             account.settle(held, request.usage)
+
+    def hang_up(self) -> None:
+        """Nobody hears any more what is granted: whoever waits for that would wait for others in vain."""
+        self._rest()
+        for holding in tuple(self._holding):
+            holding.cancel()
 
     def close(self) -> None:
         """The process is gone."""

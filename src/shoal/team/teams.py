@@ -207,13 +207,13 @@ class SessionTeams:
             return None
         of_the_team = self.leads(site.agent) or site.agent.is_teammate
         if to == "*" and of_the_team:
-            others = [each for each in (LEAD_NAME, *led.names()) if each != me]
+            others = [each for each in (LEAD_NAME, *led.names(), *await led.guests()) if each != me]
             if not others:
                 raise AgentRefused("Nobody is in the team beside you.")
             return tuple([await self._post(led, me, each, text, summary, fyi=fyi) for each in others])
         if site.agent.is_teammate and not self.leads(site.agent) and to in LEAD_NAMES:
             return (await self._post(led, me, LEAD_NAME, text, summary, fyi=fyi),)
-        found = led.find(to)
+        found = led.find(to) or await led.guest(to)
         if found is None:
             return None
         if found == me:

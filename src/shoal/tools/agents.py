@@ -91,7 +91,7 @@ def _agent(crew: Crew, teams: Teams, listing: str, shown: Shown) -> Tool:
             cwd=cwd,
             effort=effort,
         )
-        return await _told(_begun(crew, teams, order, site), _started)
+        return await _told(_begun(crew, teams, order, site), told_start)
 
     return _with_hidden(agent, shown)
 
@@ -142,7 +142,8 @@ def _list_agents(crew: Crew, teams: Teams) -> Tool:
     return list_agents
 
 
-def _started(result: Completion | Launched | Spawned) -> Outcome:
+def told_start(result: Completion | Launched | Spawned) -> Outcome:
+    """What whoever called for an agent hears of it."""
     match result:
         case Completion():
             return _completed(result)

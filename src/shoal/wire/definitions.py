@@ -333,6 +333,7 @@ _FIELDS = {
     "acceptance": _Field("acceptance", _words),
     "maxBudgetUsd": _Field("max_budget_usd", _dollars),
     "oneShot": _Field("one_shot", _flag),
+    "instructions": _Field("instructions", _flag),
 }
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
     "prompt": _Field("prompt", _text)

@@ -134,6 +134,8 @@ def read_given(raw: Mapping[str, Any], origin: str) -> ReadHooks:
 
 
 def _given(event: HookEvent, entry: Any, origin: str) -> ReadHooks:
+    if isinstance(entry, Hook):
+        return ReadHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
         return read_hooks({event: [entry]}, lambda _: origin)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)

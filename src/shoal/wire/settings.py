@@ -77,6 +77,8 @@ class Own(Struct, frozen=True, kw_only=True):
     aliases: dict[str, str] = {}
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """The share of the window at which a conversation is compacted."""
+    session_memory: bool = False
+    """Whether a session keeps notes beside its conversation, brought up to date at each compaction."""
     request_deadline: Seconds | None = None
     """For one whole answer of a model; None is the provider's usual."""
     stream_gap: Seconds | None = None
@@ -153,9 +155,13 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds for one call of an MCP server's tool without a sign of life."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
     """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
+    plugins: tuple[str, ...] = ()
+    """Directories of plug-ins; those of all settings files together."""
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    instructions: bool = True
+    """Whether agents are told what CLAUDE.md, AGENTS.md and the like say."""
     telemetry: TelemetrySettings = TelemetrySettings()
     worktree_guard: WorktreeGuard = "sandbox"
     """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
@@ -182,7 +188,7 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     shoal: Own = Own()
 
 
-Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "user"]
+Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"]
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -197,7 +203,7 @@ class Document(Struct, frozen=True, kw_only=True):
     @property
     def is_persons(self) -> bool:
         """False for files of the project, which may come from anyone."""
-        return self.kind not in ("local", "project", "mcp", "agent")
+        return self.kind not in ("local", "project", "mcp", "agent", "plugin")
 
     def __repr__(self) -> str:
         return f"Document({self.name})"  # the text may hold keys

@@ -14,9 +14,18 @@ from shoal.core.messages import ContentBlock, Message, Text, Thinking
 from shoal.core.usage import Usage
 from shoal.wire.content import load, message_from
 
-Subtype: TypeAlias = Literal["success", "error_max_turns", "error_max_budget_usd", "error_during_execution"]
+Subtype: TypeAlias = Literal[
+    "success",
+    "error_max_turns",
+    "error_max_budget_usd",
+    "error_max_structured_output_retries",
+    "error_during_execution",
+]
 
 State: TypeAlias = Literal["running", "requires_action", "idle"]
+
+SPOKEN = "2.1.248"
+"""Of the original: the version whose protocol this is. The public SDK warns where it is not told one."""
 
 _SUBTYPES: dict[EndReason, Subtype] = {
     "done": "success",
@@ -24,6 +33,7 @@ _SUBTYPES: dict[EndReason, Subtype] = {
     "model_error": "success",
     "max_turns": "error_max_turns",
     "budget": "error_max_budget_usd",
+    "no_output": "error_max_structured_output_retries",
 }
 
 
@@ -46,6 +56,7 @@ class Init(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
     plugins: Sequence[Mapping[str, str]] = ()
     output_style: str = "default"
     shoal_version: str
+    claude_code_version: str = SPOKEN
     uuid: str
 
 
@@ -56,6 +67,8 @@ class StateChanged(Line, frozen=True, kw_only=True, tag_field="type", tag="syste
     state: State
     session_id: str
     uuid: str
+    sdk_host_only: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether it is meant for the library that the program uses, and not for the program."""
 
 
 class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
@@ -74,6 +87,19 @@ class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="syst
     spent: float
     of: float
     whose: str
+    session_id: str
+    uuid: str
+
+
+class HookResponse(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """A hook was told of something, and what came of it."""
+
+    subtype: Literal["hook_response"] = "hook_response"
+    hook_event: str
+    hook_name: str
+    outcome: str
+    output: str
+    duration_ms: int
     session_id: str
     uuid: str
 
@@ -123,6 +149,7 @@ class Result(Line, frozen=True, kw_only=True, tag_field="type", tag="result"):
     duration_api_ms: int
     num_turns: int
     result: str
+    structured_output: Any = msgspec.UNSET
     stop_reason: str | None = None
     session_id: str
     total_cost_usd: float | None
@@ -178,11 +205,6 @@ def message_line(added: MessageAdded, session: str, *, parent: str | None = None
     return AssistantLine(message=message, parent_tool_use_id=parent, session_id=session, uuid=added.entry)
 
 
-def delta_event(kind: Literal["text", "thinking"], text: str) -> dict[str, Any]:
-    delta = {"type": f"{kind}_delta", kind: text}
-    return {"type": "content_block_delta", "index": 0, "delta": delta}
-
-
 def answered(request_id: str, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The answer to a control request; the id stands inside `response`."""
     inner = {"subtype": "success", "request_id": request_id, "response": dict(response or {})}
@@ -212,7 +234,12 @@ def asked(
         request["agent_id"] = agent
     if suggested:
         request["permission_suggestions"] = suggested
-    return {"type": "control_request", "request_id": request_id, "request": request}
+    return request_of(request_id, request)
+
+
+def request_of(request_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request of ours."""
+    return {"type": "control_request", "request_id": request_id, "request": dict(request)}
 
 
 def cancelled(request_id: str) -> dict[str, Any]:

@@ -102,6 +102,10 @@ class WorktreeWorkspace(LocalWorkspace):
         if not _inside(Path(os.path.realpath(directory)), self._barred):
             super().grant(directory)
 
+    def lend(self, directory: Path) -> None:
+        """Let file tools write there too; the path is real, and a link put in its place leads nowhere."""
+        self._lent = (*self._lent, directory)
+
     def contains(self, path: Path) -> bool:
         return super().contains(path) and self._may_write(path)
 

@@ -28,7 +28,13 @@ class Questions:
         self.directory = directory
 
     def put(self, question: Question) -> None:
-        self._answer_path(question.id).unlink(missing_ok=True)
+        answer = self._answer_path(question.id)
+        try:
+            answer.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"A question cannot be kept in {answer.parent}: {error.strerror}.", path=answer
+            ) from error
         write_whole(self._question_path(question.id), question_file(question))
 
     def answer(self, question_id: str, answer: Answer) -> bool:

@@ -37,6 +37,10 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """The tools of definitions, its own and of those above it, whose patterns narrow it."""
     denied: tuple[str, ...] = ()
     """What those definitions deny it."""
+    memory: str = ""
+    """The directory of what it remembers, which it may write."""
+    memory_tools: tuple[str, ...] = ()
+    """Those of its tools that it has for that directory alone."""
     fork_of: str = ""
     """The entry of its parent's transcript after which its own begins."""
     after: str = ""

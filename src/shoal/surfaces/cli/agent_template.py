@@ -31,6 +31,8 @@ model: inherit
 # requiredMcpServers: [name]
 # hooks: as in settings, for this agent alone
 # initialPrompt: what it is told before its first task
+# Without what CLAUDE.md and AGENTS.md say.
+# instructions: false
 ---
 You are {name}. {description}
 

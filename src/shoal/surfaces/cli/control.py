@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from collections.abc import Callable
 
+from shoal.app.commanding import names_command
 from shoal.app.session import Session
-from shoal.core.decisions import Mode
-from shoal.core.definitions import INHERIT, Definition
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.ids import LEAD
 from shoal.core.messages import Message, Text
-from shoal.surfaces.cli import stdin
+from shoal.surfaces.cli.control_requests import beginning, carry_out
+from shoal.surfaces.cli.driving import DrivingProgram, Said
 from shoal.surfaces.cli.output import StreamOutput
 from shoal.surfaces.cli.prompting import Prompting
 from shoal.surfaces.cli.sentences import named, say
-from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, incoming, refused
-
-REQUESTS = (
-    "initialize",
-    "interrupt",
-    "set_permission_mode",
-    "set_model",
-    "set_delegate",
-    "stop_task",
-    "background_task",
-)
+from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, refused
 
 
 class StreamInput:
@@ -53,15 +42,12 @@ class StreamInput:
         self.closed = False
         """No further prompt will come."""
         self._in_tools = False
-        self._line = 0
         self.bad_lines = 0
 
-    async def read(self) -> None:
-        """Until stdin is closed."""
-        async for line in stdin.lines():
-            self._line += 1
-            if line.strip():
-                await self._take(line)
+    async def read(self, program: DrivingProgram) -> None:
+        """Until it hangs up."""
+        while (said := await program.next()) is not None:
+            await self._take(said)
         self.close()
 
     def close(self) -> None:
@@ -103,88 +89,42 @@ class StreamInput:
     def _steer(self) -> None:
         # An assistant takes what is said at once, and hears it when its model has answered.
         hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
-        while hears and self._waiting and _is_text(self._waiting[0]):
+        while hears and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
-    async def _take(self, line: bytes) -> None:
-        try:
-            match incoming(line):
-                case Prompt(message=message, left_out=left_out):
-                    if left_out:
-                        say(f"line {self._line} of stdin: left out, as not known here: {named(left_out)}")
-                    self._waiting.append(message)
-                    self._steer()
-                    self._changed()
-                case Control() as control:
-                    await self._output.send(await self._answer(control))
-                case Responded(id=question) as response:
-                    if self._prompting is None or not self._prompting.answer(response):
-                        say(f"line {self._line} of stdin answers {question!r}, which is not open")
-                case Other():
-                    pass
-        except BadLine as error:
-            self.bad_lines += 1
-            say(f"line {self._line} of stdin is ignored: {error}")
+    def _can_steer(self, message: Message) -> bool:
+        """A command gets a turn of its own."""
+        return _is_text(message) and not names_command(self._session.parts, message)
 
-    async def _answer(self, control: Control) -> dict[str, Any]:
+    async def _take(self, said: Said) -> None:
+        match said.what:
+            case Prompt(message=message, left_out=left_out):
+                if left_out:
+                    say(f"line {said.number} of stdin: left out, as not known here: {named(left_out)}")
+                self._waiting.append(message)
+                self._steer()
+                self._changed()
+            case Control() as control:
+                await self.obey(control)
+            case Responded(id=question) as response:
+                if self._prompting is None or not self._prompting.answer(response):
+                    say(f"line {said.number} of stdin answers {question!r}, which is not open")
+            case BadLine() as error:
+                self.bad_lines += 1
+                say(f"line {said.number} of stdin is ignored: {error}")
+            case Other():
+                pass
+
+    async def obey(self, control: Control) -> None:
         try:
-            return answered(control.id, await self._done(control.subtype, control.body))
+            line = answered(control.id, await carry_out(self._session, control.subtype, control.body))
         except ShoalError as error:
-            return refused(control.id, str(error))
+            line = refused(control.id, str(error))
+        await self._output.send(line)
 
-    async def _done(self, subtype: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        match subtype:
-            case "initialize":
-                agents = [_agent(definition) for definition in self._session.parts.definitions.all()]
-                return {"commands": [], "agents": agents, "output_style": "default", "account": {}}
-            case "interrupt":
-                await self._session.interrupt()
-            case "set_permission_mode":
-                self._session.set_mode(_mode(body.get("mode")))
-            case "set_model":
-                await self._session.set_model(_model(body.get("model")))
-            case "set_delegate":
-                self._session.delegate(on=_switch(body.get("on")))
-            case "stop_task":
-                await self._session.stop_task(_task(body.get("task_id")))
-            case "background_task":
-                task = body.get("task_id")
-                moved = self._session.move_to_background(None if task is None else _task(task))
-                return {"moved": list(moved)}
-            case _:
-                raise BadLine(f"{subtype!r} is not a request known here; known are {named(REQUESTS)}")
-        return None
-
-
-def _task(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise BadLine('it needs "task_id": the id of an agent or of a background shell')
-    return name
-
-
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadLine('set_delegate needs "on": true or false')
-    return value
-
-
-def _model(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise BadLine('set_model needs "model": a name')
-    return name
-
-
-def _agent(definition: Definition) -> dict[str, str]:
-    model = definition.model or INHERIT
-    return {"name": definition.name, "description": definition.description, "model": model}
-
-
-def _mode(name: object) -> Mode:
-    known: tuple[Mode, ...] = get_args(Mode)
-    for mode in known:
-        if mode == name:
-            return mode
-    raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
+    async def welcome(self, opening: Control) -> None:
+        """Answer the request that the session was made for."""
+        await self._output.send(answered(opening.id, beginning(self._session)))
 
 
 def _is_text(message: Message) -> bool:

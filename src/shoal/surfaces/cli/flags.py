@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import Option
 
+from shoal.surfaces.cli import program_flags
+
 if TYPE_CHECKING:
     from shoal.app.options import Options
 
@@ -81,6 +83,18 @@ _AGENTS = (
     Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
     Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
+)
+_PLUGINS = (
+    Option(
+        ["--plugin-dir", "plugin_dirs"],
+        multiple=True,
+        type=directory,
+        metavar="DIR",
+        help="A plug-in for this run; may be given again.",
+    ),
+)
+plugin_dirs_option = click.option(
+    "--plugin-dir", "plugin_dirs", multiple=True, type=directory, metavar="DIR", help="A plug-in on top."
 )
 _SERVERS = (
     Option(
@@ -183,18 +197,22 @@ _FORMS = (
 )
 _SETTINGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Settings on top of those in files."),
-    Option(["--debug"], is_flag=True, help="Show tracebacks; write a debug log into the home."),
+    Option(
+        ["--debug", "--debug-to-stderr"],
+        is_flag=True,
+        help="Show tracebacks; write a debug log into the home.",
+    ),
 )
 
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Run", _RUN),
-    ("Model", _MODEL),
-    ("Agents", _AGENTS),
+    ("Model", (*_MODEL, *program_flags.MODEL)),
+    ("Agents", (*_AGENTS, *_PLUGINS)),
     ("MCP servers", _SERVERS),
     ("Limits", _LIMITS),
     ("Permissions", _ALLOWED),
-    ("Input and output", _FORMS),
-    ("Settings", _SETTINGS),
+    ("Input and output", (*_FORMS, *program_flags.FORMS)),
+    ("Settings", (*_SETTINGS, *program_flags.SETTINGS)),
 )
 
 
@@ -211,9 +229,8 @@ def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
 
 def names(values: Sequence[str]) -> tuple[str, ...] | None:
     """The tools that `--tools` lists; None where it is not given, for all of them."""
-    if not values:
-        return None
-    return tuple(name for value in values for name in value.replace(",", " ").split())
+    listed = tuple(name for value in values for name in value.replace(",", " ").split())
+    return None if not values or listed == ("default",) else listed
 
 
 def agents(value: str | None) -> str | None:
@@ -254,8 +271,6 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
         available_tools=names(given["available"]),
         add_dirs=given["add_dirs"],
-        system_prompt=given["system_prompt"],
-        append_system_prompt=given["append_system_prompt"],
         max_turns=given["max_turns"],
         max_budget_usd=given["max_budget_usd"],
         max_total_tokens=given["max_total_tokens"],
@@ -270,11 +285,13 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         mcp_config=servers(given["mcp_config"]),
         strict_mcp_config=given["strict_mcp_config"],
         assistant=given["assistant"] or None,
+        plugin_dirs=given["plugin_dirs"],
         settings=given["settings"],
         record=given["record"],
         attended=attended,
         persist=not given["forget"],
         debug=given["debug"],
+        **program_flags.more_options(given),
     )
 
 

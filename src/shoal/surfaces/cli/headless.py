@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from shoal.app.commanding import understood
 from shoal.app.options import Options
 from shoal.app.session import Session
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse
-from shoal.core.errors import ShoalError
+from shoal.core.errors import BadDefinition, ShoalError, UnknownSkill
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept
 from shoal.core.ids import LEAD
 from shoal.core.questions import Denied, MayRun
@@ -27,7 +28,9 @@ from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.stdout import ReaderGone, Stdout
 
 if TYPE_CHECKING:
+    from shoal.surfaces.cli.beginning import Beginning
     from shoal.surfaces.cli.control import StreamInput
+    from shoal.surfaces.cli.driving import DrivingProgram
 
 
 _PASSING: tuple[EndReason, ...] = ("interrupted", "max_turns", "model_error")
@@ -40,6 +43,8 @@ class Job(Struct, frozen=True, kw_only=True):
     options: Options
     prompt: str | None
     output: Wanted
+    relayed_servers: Sequence[str] = ()
+    """MCP servers that live in the program that drives the run."""
     quiet: bool = False
     verbose: bool = False
     """Tell the person at the end of each turn what it took."""
@@ -62,10 +67,24 @@ async def _run(job: Job, signals: Signals) -> int:
     output = output_for(job.output, Stdout())
     signals.listen()
     try:
+        if job.prompt is None:
+            assert isinstance(output, StreamOutput)
+            return await _driven(job, output, signals)
         async with Session(job.options) as session:
             return await _Run(job, session, output, signals).work()
     except (ShoalError, OSError, ExceptionGroup) as error:
         return await _failed(sentences.unwrapped(error), output, debug=job.options.debug)
+
+
+async def _driven(job: Job, output: StreamOutput, signals: Signals) -> int:
+    from shoal.surfaces.cli.beginning import begin
+    from shoal.surfaces.cli.driving import DrivingProgram
+
+    async with DrivingProgram(output.send, job.options.clock) as program:
+        begun = await begin(program, output, job.options, job.relayed_servers)
+        async with Session(begun.options) as session:
+            begun.settle(session)
+            return await _Run(job, session, output, signals, Driven(program, begun)).work()
 
 
 async def _failed(error: BaseException, output: Output, *, debug: bool) -> int:
@@ -82,9 +101,17 @@ async def _failed(error: BaseException, output: Output, *, debug: bool) -> int:
             raise error
 
 
+class Driven(NamedTuple):
+    by: DrivingProgram
+    begun: Beginning
+
+
 class _Run:
-    def __init__(self, job: Job, session: Session, output: Output, signals: Signals) -> None:
+    def __init__(
+        self, job: Job, session: Session, output: Output, signals: Signals, driven: Driven | None = None
+    ) -> None:
         self._job = job
+        self._driven = driven
         self._session = session
         self._output = output
         self._output.meet(session)
@@ -111,12 +138,13 @@ class _Run:
                     group.create_task(self._signals.interrupting(self._session)),
                     group.create_task(self._wake_when_stopped()),
                 )
-                if self._job.prompt is not None:
-                    await self._turn(self._session.run(await self._prompt()))
+                if self._driven is None:
+                    prompt = await understood(self._session.parts, await self._prompt())
+                    await self._turn(self._session.run(prompt))
                     while self._goes_on and (turn := await self._woken_turn(group)) is not None:
                         await self._turn(turn)
                 else:
-                    lines_lost = await self._turns_from_stdin(group)
+                    lines_lost = await self._turns_from_stdin(self._driven, group)
                 await self._end_what_runs()
                 for task in watching:
                     task.cancel()
@@ -174,7 +202,7 @@ class _Run:
             await asyncio.wait([coming])
         return None if coming.cancelled() else coming.result()
 
-    async def _turns_from_stdin(self, group: asyncio.TaskGroup) -> int:
+    async def _turns_from_stdin(self, driven: Driven, group: asyncio.TaskGroup) -> int:
         """How many lines of input could not be used."""
         from shoal.surfaces.cli.control import StreamInput
         from shoal.surfaces.cli.prompting import Prompting
@@ -182,7 +210,12 @@ class _Run:
         assert isinstance(self._output, StreamOutput)
         prompting = Prompting(self._session, self._output) if self._job.options.attended else None
         source = StreamInput(self._session, self._output, prompting, changed=self._feed.wake)
-        listening = [group.create_task(source.read()), group.create_task(source.close_when_stopped())]
+        if driven.begun.opening is not None:
+            await source.welcome(driven.begun.opening)
+        listening = [
+            group.create_task(source.read(driven.by)),
+            group.create_task(source.close_when_stopped()),
+        ]
         if prompting is not None:
             listening.append(group.create_task(prompting.ask()))
         while not self._signals.received and (turn := await self._turn_for(source, group)) is not None:
@@ -196,7 +229,12 @@ class _Run:
         """For the next prompt, or for what arrives while none waits; None when there will be no more."""
         while True:
             if (prompt := source.take()) is not None:
-                return self._session.run(prompt)
+                try:
+                    return self._session.run(await understood(self._session.parts, prompt))
+                except (UnknownSkill, BadDefinition) as error:
+                    say(str(error))
+                    await self._output.fail(str(error))
+                    continue
             await self._rest_if_quiet()
             if source.closed:
                 goes_on = self._reason in ("done", "interrupted")

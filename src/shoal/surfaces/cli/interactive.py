@@ -14,7 +14,7 @@ from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.cli.sentences import cut_off_agents, stopped_agents
-from shoal.surfaces.cli.slash import COMMANDS
+from shoal.surfaces.cli.slash import completions
 from shoal.surfaces.cli.talk import Talk
 
 if TYPE_CHECKING:
@@ -75,14 +75,17 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
     options = structs.replace(options, attended=True)
     screen = screen_for(sys.stdout)
     place: Prompt
+    now: list[Session] = []
+    """The session that runs."""
     if isinstance(screen, LiveScreen):
-        place = LivePrompt(screen, home / "shoal" / "history", [command.name for command in COMMANDS])
+        place = LivePrompt(screen, home / "shoal" / "history", lambda: completions(now))
     else:
         place = PlainPrompt(screen)
     place.open()
     try:
         while True:
             async with Session(options) as session:
+                now[:] = [session]
                 _greet(screen, session)
                 so_far = standings_of(Run(session=session.id, home=home))
                 talk = Talk(session, screen, place, so_far)

@@ -83,7 +83,7 @@ COMMANDS = {
     ),
     "mcp": SubCommand(
         "shoal.surfaces.cli.mcp",
-        "List, try, add and remove MCP servers.",
+        "List, try, add and remove MCP servers, or be one.",
         (
             "shoal mcp ls",
             "shoal mcp show docs",
@@ -93,6 +93,7 @@ COMMANDS = {
             "shoal mcp remove docs",
             "shoal mcp login issues",
             "shoal mcp test --json | jq -r '.[].status'",
+            "shoal mcp serve --team roof --as codex --max-budget-usd 2",
         ),
     ),
     "models": SubCommand(
@@ -112,6 +113,16 @@ COMMANDS = {
             "shoal permissions ls",
             """shoal permissions explain Bash '{"command": "git push && rm -r build"}'""",
             """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
+        ),
+    ),
+    "plugin": SubCommand(
+        "shoal.surfaces.cli.plugin",
+        "List and check plug-ins.",
+        (
+            "shoal plugin ls",
+            "shoal plugin ls --json | jq -r '.[].name'",
+            "shoal plugin validate",
+            "shoal plugin validate plugins/harbour --json",
         ),
     ),
     "ps": SubCommand(
@@ -137,6 +148,16 @@ COMMANDS = {
             "pass show openai | shoal setup --provider openai --key-stdin",
             "shoal setup --provider server --base-url http://localhost:8000/v1 --model my-model",
             "shoal setup --remove openai",
+        ),
+    ),
+    "skills": SubCommand(
+        "shoal.surfaces.cli.skills",
+        "List, show and check skills and commands.",
+        (
+            "shoal skills ls",
+            "shoal skills show pdf",
+            "shoal skills validate .claude/skills",
+            "shoal skills ls --json | jq -r '.[].name'",
         ),
     ),
     "stop": SubCommand(
@@ -340,20 +361,26 @@ def _run(**given: Any) -> int:
 def _headless(given: dict[str, Any], prompt: str | None) -> int:
     from shoal.surfaces.cli.headless import Job, headless
     from shoal.surfaces.cli.output import Wanted
+    from shoal.surfaces.cli.program_flags import relayed_servers
 
     streaming = given["input_format"] == "stream-json"
     if streaming and prompt is not None:
         raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
+    relayed, given["mcp_config"] = relayed_servers(given["mcp_config"])
+    if relayed and not streaming:
+        raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
     wanted = Wanted(
         format=given["output_format"],
         partial_messages=given["include_partial_messages"],
         replay_user_messages=given["replay_user_messages"],
+        hook_events=given["include_hook_events"],
         states=streaming,
     )
     return headless(
         Job(
             options=options_from(given, attended=given["permission_prompt_tool"] is not None),
             prompt=None if streaming else _with_stdin(prompt),
+            relayed_servers=relayed,
             output=wanted,
             quiet=given["quiet"],
             verbose=given["verbose"],

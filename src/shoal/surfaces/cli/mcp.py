@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.mcp_serve import serve
 from shoal.surfaces.cli.paint import DIM, GREEN, RED, YELLOW, clean, has_colours, painted
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
 
@@ -33,8 +34,11 @@ scope_option = click.option(
 
 @click.group("mcp")
 def command() -> None:
-    """List, show, try, add and remove MCP servers. Yours are in `mcpServers` of settings.json in Shoal's
-    home, those of a project in its .mcp.json, which counts once it is trusted."""
+    """List, show, try, add and remove MCP servers, or be one with `serve`. Yours are in `mcpServers` of
+    settings.json in Shoal's home, those of a project in its .mcp.json, which counts once it is trusted."""
+
+
+command.add_command(serve)
 
 
 @command.command("ls")

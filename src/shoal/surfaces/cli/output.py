@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from shoal.core.events import (
     AgentEnded,
@@ -15,19 +15,22 @@ from shoal.core.events import (
     Event,
     Finished,
     Heard,
+    HookRan,
     MessageAdded,
     PermissionDenied,
+    RequestSent,
     ToolStarted,
 )
-from shoal.core.ids import LEAD
+from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
 from shoal.surfaces.cli import sentences
-from shoal.surfaces.cli.standing import Standings
+from shoal.surfaces.cli.standing import Standing, Standings
 from shoal.surfaces.cli.stdout import Stdout
 from shoal.surfaces.cli.task_lines import task_line
 from shoal.wire import stream_json
 from shoal.wire.content import dump
+from shoal.wire.stream_partial import PartialMessage
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
@@ -71,6 +74,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     format: OutputFormat = "text"
     partial_messages: bool = False
     replay_user_messages: bool = False
+    hook_events: bool = False
     states: bool = False
     """Say when a turn runs and when none does."""
 
@@ -151,6 +155,7 @@ class _Turn:
             duration_api_ms=finished.duration_api_ms,
             num_turns=finished.requests,
             result=finished.text or why,
+            structured_output=UNSET if finished.output is None else finished.output,
             stop_reason=self.stop_reason,
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
@@ -239,6 +244,7 @@ class StreamOutput:
         self._result: stream_json.Result | None = None
         self._standings = Standings()
         self._state: stream_json.State = "idle"
+        self._partial: dict[AgentId, PartialMessage] = {}
 
     async def send(self, line: object) -> None:
         await self._stdout.write(dump(line) + b"\n")
@@ -257,16 +263,12 @@ class StreamOutput:
         speaker = self._standings.hear(event, self._turn.session.agent.clock.monotonic())
         match event:
             case MessageAdded():
+                if event.message.role == "assistant":
+                    await self._tell_pieces(event, speaker)
                 if self._shown(event):
                     await self.send(stream_json.message_line(event, session, parent=speaker.call or None))
-            case Heard(kind="text" | "thinking" as kind, text=text) if self._wanted.partial_messages:
-                line = stream_json.StreamEvent(
-                    event=stream_json.delta_event(kind, text),
-                    parent_tool_use_id=speaker.call or None,
-                    session_id=session,
-                    uuid=str(uuid.uuid4()),
-                )
-                await self.send(line)
+            case Heard() | RequestSent():
+                await self._tell_pieces(event, speaker)
             case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD:
                 await self.send(task_line(event, speaker, session))
             case ConversationCompacted(trigger=trigger, tokens_before=tokens):
@@ -275,6 +277,8 @@ class StreamOutput:
                     compact_metadata=facts, session_id=session, uuid=str(uuid.uuid4())
                 )
                 await self.send(boundary)
+            case HookRan() if self._wanted.hook_events:
+                await self.send(_hook_response(event, session))
             case BudgetWarned():
                 await self.send(_budget_warning(event, session))
             case _:
@@ -299,6 +303,29 @@ class StreamOutput:
 
     async def close(self) -> None: ...
 
+    async def _tell_pieces(self, event: Heard | RequestSent | MessageAdded, speaker: Standing) -> None:
+        if not self._wanted.partial_messages:
+            return
+        assert self._turn is not None
+        partial = self._partial.setdefault(event.agent, PartialMessage())
+        match event:
+            case Heard(kind="text" | "thinking" as kind, text=text):
+                pieces = partial.heard(kind, text, speaker.model)
+            case MessageAdded():
+                pieces = partial.ended(event)
+            case RequestSent():
+                pieces = partial.begun_anew()
+            case _:
+                pieces = ()
+        for piece in pieces:
+            line = stream_json.StreamEvent(
+                event=piece,
+                parent_tool_use_id=speaker.call or None,
+                session_id=self._turn.session.id,
+                uuid=str(uuid.uuid4()),
+            )
+            await self.send(line)
+
     def _shown(self, added: MessageAdded) -> bool:
         # What the caller said itself is told back only when asked for.
         if added.message.role == "assistant" or self._wanted.replay_user_messages:
@@ -309,8 +336,27 @@ class StreamOutput:
         """Told only to a program that feeds us, and only when it changes."""
         if self._wanted.states and self._turn is not None and state != self._state:
             self._state = state
-            session = self._turn.session.id
-            await self.send(stream_json.StateChanged(state=state, session_id=session, uuid=str(uuid.uuid4())))
+            session = self._turn.session
+            await self.send(
+                stream_json.StateChanged(
+                    state=state,
+                    session_id=session.id,
+                    uuid=str(uuid.uuid4()),
+                    sdk_host_only=session.parts.settings.hides_states or UNSET,
+                )
+            )
+
+
+def _hook_response(ran: HookRan, session: str) -> stream_json.HookResponse:
+    return stream_json.HookResponse(
+        hook_event=ran.event,
+        hook_name=ran.hook,
+        outcome=ran.verdict,
+        output=ran.detail,
+        duration_ms=ran.duration_ms,
+        session_id=session,
+        uuid=str(uuid.uuid4()),
+    )
 
 
 def _budget_warning(warned: BudgetWarned, session: str) -> stream_json.BudgetWarning:
@@ -335,6 +381,8 @@ def _init(session: Session) -> stream_json.Init:
         model=agent.model.card.id,
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
+        slash_commands=[each.name for each in parts.knowledge.commands()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )

@@ -109,7 +109,7 @@ class Prompt(Protocol):
 class LivePrompt:
     leaves_lines = False
 
-    def __init__(self, screen: LiveScreen, history: Path, words: Sequence[str] = ()) -> None:
+    def __init__(self, screen: LiveScreen, history: Path, words: Callable[[], Sequence[str]] = tuple) -> None:
         self._screen = screen
         self._history = history
         self._words = words
@@ -186,7 +186,7 @@ class LivePrompt:
                 if not self.to_background():
                     self._line.press(Key("left"))
             case Key("tab"):
-                self._line.complete(self._words)
+                self._line.complete(self._words())
             case Key("redraw"):
                 self._redraw()
             case _:

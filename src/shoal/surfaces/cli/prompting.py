@@ -86,7 +86,7 @@ def _answer(question: Question, response: Responded) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
         why = response.error or str(body.get("message") or "The person said no.")
-        return Denied(reason=why)
+        return Denied(reason=why, ends_turn=body.get("interrupt") is True)
     changed = body.get("updatedInput")
     match question:
         case MayRun(input=given):

@@ -89,7 +89,7 @@ def ending(finished: Finished) -> str:
             return f"Stopped: {finished.detail}. {more}"
         case "interrupted":
             return "Interrupted."
-        case "blocked":
+        case "blocked" | "no_output":
             return f"Stopped: {finished.detail}."
         case "model_error" | "store_error" | "error":
             if isinstance(finished.error, BaseException):

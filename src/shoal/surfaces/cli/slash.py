@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from shoal.app.commanding import Invocation
+from shoal.core.errors import BadDefinition, UnknownSkill
+from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 
 if TYPE_CHECKING:
+    from shoal.app.session import Session
     from shoal.surfaces.cli.talk import Talk
 
 Run = Callable[["Talk", str], Coroutine[Any, Any, None]]
@@ -31,14 +35,30 @@ def is_command(text: str) -> bool:
     return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
 
 
-def find(text: str) -> Command | str:
-    """The command, or what to tell the person."""
+def find(text: str, session: Session) -> Command | Invocation | str:
+    """The command, one of the session's own, or what to tell the person."""
+    from shoal.app.commanding import typed
+
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}
     if word in by_name:
         return by_name[word]
-    near = get_close_matches(word, by_name, n=1)
+    try:
+        found = typed(session.parts, text)
+    except BadDefinition as bad:
+        return str(bad)
+    except UnknownSkill:
+        found = text
+    if isinstance(found, Invocation):
+        return found
+    near = get_close_matches(word, completions([session]), n=1)
     return f"There is no command {word}. {f'Did you mean {near[0]}? ' if near else ''}/help lists them."
+
+
+def completions(sessions: Sequence[Session]) -> list[str]:
+    """What can be typed: the terminal's own commands, and those of the session."""
+    own = [f"/{each.name}" for session in sessions for each in session.parts.knowledge.commands()]
+    return [*(command.name for command in COMMANDS), *own]
 
 
 def argument(text: str) -> str:
@@ -50,6 +70,9 @@ async def _help(talk: Talk, _: str) -> None:
         for command in COMMANDS:
             talk.screen.write(f"  {command.usage:<18}", BOLD)
             talk.screen.write(f"{command.help}\n", DIM)
+        for each in talk.session.parts.knowledge.commands():
+            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
+            talk.screen.write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
         talk.screen.write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
             "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
@@ -57,6 +80,10 @@ async def _help(talk: Talk, _: str) -> None:
             "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
             DIM,
         )
+
+
+def _from(command: Skill | TypedPrompt) -> str:
+    return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
 async def _btw(talk: Talk, question: str) -> None:
@@ -74,6 +101,23 @@ async def _compact(talk: Talk, wish: str) -> None:
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
     talk.telling.note("The conversation goes on from a summary of itself.")
+
+
+async def _notes(talk: Talk, word: str) -> None:
+    from shoal.app.session_memory import SessionMemory
+
+    memory = talk.session.agent.remember
+    if not isinstance(memory, SessionMemory):
+        talk.telling.note("This session keeps no notes: the setting shoal.session_memory is off.")
+    elif word == "save":
+        talk.watch_activity().doing = "writing its notes"
+        saved = await memory.save(talk.session.agent)
+        talk.telling.note(f"The notes are in {memory.path}." if saved else "It had nothing to note.")
+    elif word:
+        talk.telling.note("/notes shows the notes of this session, /notes save brings them up to date.")
+    else:
+        for line in (memory.text() or "There are no notes yet: /notes save writes them.").splitlines():
+            talk.telling.note(line)
 
 
 async def _cost(talk: Talk, _: str) -> None:
@@ -117,6 +161,18 @@ async def _agents(talk: Talk, words: str) -> None:
     from shoal.surfaces.cli.slash_agents import agents
 
     await agents(talk, words)
+
+
+async def _skills(talk: Talk, _: str) -> None:
+    from shoal.surfaces.cli.slash_skills import skills
+
+    skills(talk)
+
+
+async def _memory(talk: Talk, _: str) -> None:
+    from shoal.surfaces.cli.slash_skills import memory
+
+    memory(talk)
 
 
 async def _hooks(talk: Talk, _: str) -> None:
@@ -170,6 +226,8 @@ COMMANDS = (
         at_once=True,
     ),
     Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
+    Command(name="/skills", usage="/skills", help="what agents can look up", run=_skills, at_once=True),
+    Command(name="/memory", usage="/memory", help="the files with instructions", run=_memory, at_once=True),
     Command(name="/to", usage="/to NAME|lead", help="talk to a teammate", run=_to, at_once=True),
     Command(
         name="/delegate",
@@ -179,6 +237,7 @@ COMMANDS = (
         at_once=True,
     ),
     Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
+    Command(name="/notes", usage="/notes [save]", help="the session's own notes", run=_notes),
     Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
     Command(name="/hooks", usage="/hooks", help="the hooks there are", run=_hooks, at_once=True),
     Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from shoal.app.commanding import Invocation, names_command
 from shoal.app.delegating import is_delegating
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
@@ -17,7 +18,7 @@ from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.feed import Feed
-from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, cut, one_line, painted
+from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, clean, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
@@ -72,7 +73,10 @@ class Talk:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._look_around()
-            if first:
+            if first and names_command(self.session.parts, first):
+                self._show_prompt(first)
+                self._command(first)
+            elif first:
                 self._say(first)
             beside = (self._until_stopped(), self._tell(), self._put_questions(), self._take_up_arrivals())
             running = [tasks.create_task(each) for each in beside]
@@ -209,7 +213,10 @@ class Talk:
 
     def _is_meant_for_others(self, text: str) -> bool:
         """A command, or words to a teammate, are no answer to whoever asks at that moment."""
-        return bool(text.strip()) and (slash.is_command(text) or addressed(self.session, text) is not None)
+        if not text.strip():
+            return False
+        to_teammate = addressed(self.session, text) is not None or bool(mistyped(self.session, text))
+        return to_teammate or slash.is_command(text)
 
     def address(self, whom: Addressee | None) -> None:
         """Let what is typed go to this agent from now on, or to the lead again."""
@@ -240,15 +247,24 @@ class Talk:
             self.telling.note(f"↳ said when this is done: {one_line(text)}")
 
     def _command(self, text: str) -> None:
-        command = slash.find(text)
+        command = slash.find(text, self.session)
         if isinstance(command, str):
             self.telling.note(command, RED)
+        elif isinstance(command, Invocation):
+            self._invoke(command)
         elif command.at_once:
             self._aside(command.run(self, slash.argument(text)))
         elif self._under_way is not None:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
             self._start(command.run(self, slash.argument(text)))
+
+    def _invoke(self, command: Invocation) -> None:
+        if self._under_way is not None:
+            name = command.what.name
+            self.telling.note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+        else:
+            self._start(self._turn(self.session.run(command)))
 
     def _aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Beside what is under way."""
@@ -336,6 +352,9 @@ class Talk:
         match event:
             case Answered(question=question):
                 self._answered(question)
+            case Finished(requests=0, reason="done", text=text) if text:
+                # No model spoke: the report of a command's own agent is the answer.
+                self.screen.write(f"{clean(text)}\n\n")
             case Finished():
                 self.screen.write("\n")
             case MessageAdded(agent=agent, by="model", message=message, entry=entry):

@@ -53,7 +53,7 @@ async def attached(team: Team, run: Run) -> int:
     names = [f"@{member.name} " for member in team.members]
     prompt: Prompt
     if isinstance(screen, LiveScreen):
-        prompt = LivePrompt(screen, run.home / "shoal" / "history", names)
+        prompt = LivePrompt(screen, run.home / "shoal" / "history", lambda: names)
     else:
         prompt = PlainPrompt(screen)
     prompt.open()

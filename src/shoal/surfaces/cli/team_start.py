@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import session_uuid
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, has_colours, painted
 from shoal.surfaces.cli.record import Cell, print_facts, print_json, print_table
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
@@ -58,6 +59,7 @@ start = click.Command(
         click.Option(["--name", "team_name"], metavar="NAME", help="Call the team so; else as the template."),
         click.Option(["--dry-run"], is_flag=True, help="Show what would be made, and make nothing."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON: the plan, or one result object."),
+        click.Option(["--session-id"], type=session_uuid, hidden=True),
         *RUN_FLAGS,
     ],
 )
@@ -93,11 +95,17 @@ def _check(template: Template, given: dict[str, Any]) -> None:
     """Before anything is started: that its agents exist, and that it takes no more than is allowed."""
     from shoal.app import permissions_view
     from shoal.app.definitions import definitions_for, given_definitions
+    from shoal.app.plugins import plugins_for
     from shoal.app.team_templates import checked
 
     cwd = Path.cwd()
     settings = permissions_view.load(cwd, given=given["settings"])
-    definitions = definitions_for(cwd=cwd, home=settings.home, given=given_definitions(given["agents"], cwd))
+    definitions = definitions_for(
+        cwd=cwd,
+        home=settings.home,
+        given=given_definitions(given["agents"], cwd),
+        plugins=plugins_for(settings, cwd, given["plugin_dirs"]).agents(),
+    )
     checked(template, definitions, _allowed(given, permissions_view.view(settings, cwd).mode, settings.own))
     if any(role.isolation == "worktree" for role in template.roles) and not _in_repository(cwd):
         which = ", ".join(role.name for role in template.roles if role.isolation == "worktree")

@@ -168,9 +168,9 @@ def _state(member: Member, standing: Standing | None, lead: LeadState) -> Member
     if lead != "alive":
         if member.name == LEAD_NAME:
             return lead
-        # The roster of a lead that died may be a second behind its journal.
-        at_work = standing.at_work if standing is not None and lead == "died" else member.is_active
-        return "cut off" if at_work else "idle"
+        # The roster shows it up to a second late, the journal at once.
+        was_at_work = member.is_active if standing is None else standing.at_work
+        return "cut off" if was_at_work else "idle"
     if standing is not None and standing.state in ("working", "waiting"):
         return "waiting" if standing.state == "waiting" else "working"
     return "working" if standing is None and member.is_active else "idle"

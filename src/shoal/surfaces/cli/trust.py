@@ -16,6 +16,8 @@ from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, YELLOW, clean, has_colour
 if TYPE_CHECKING:
     from shoal.app.config_view import Trusted
     from shoal.app.options import Options
+    from shoal.app.skill_trust import SkillTrust
+    from shoal.core.skills import Skill
 
 
 @click.command("trust")
@@ -23,22 +25,25 @@ if TYPE_CHECKING:
 @click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
 @click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
 def command(*, show: bool, revoke: bool, as_json: bool) -> int:
-    """Trust what this project's .claude/settings.json and settings.local.json would allow, the MCP servers of
-    its .mcp.json, and the hooks and servers of its agents, as they are now.
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
+    commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and the plug-ins that
+    lie in it, as they are now.
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
     from shoal.app import trust
     from shoal.app.agent_trust import all_widening
     from shoal.app.config_view import shown_widening
+    from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
 
     if show and revoke:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
-    widening = all_widening(settings, project)
-    rows = tuple(shown_widening(widening))
+    widening = (*all_widening(settings, project), *plugins_for(settings, project).widening)
+    skills, trusted = _skills(settings.home, project)
+    rows = (*shown_widening(widening), *trusted.shown(skills))
     if as_json:
         _print_json(project, rows)
     elif not revoke:
@@ -49,6 +54,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         click.echo(f"Nothing that {project} allows itself is trusted any more.")
     elif rows and not show:
         trust.answer(settings, project, trusted=True, about=widening)
+        trusted.answer(skills, trusted=True)
         click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
     return exits.OK
 
@@ -58,18 +64,32 @@ def ask_once(options: Options) -> None:
     from shoal.app import trust
     from shoal.app.agent_trust import all_widening
     from shoal.app.config_view import shown_widening
+    from shoal.app.plugins import plugins_for
     from shoal.app.settings import load_settings
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
-    new = [each for each in all_widening(settings, project) if each.trust == "unasked"]
-    if not new:
+    found = (*all_widening(settings, project), *plugins_for(settings, project).widening)
+    new = [each for each in found if each.trust == "unasked"]
+    skills, said = _skills(settings.home, project)
+    skills = tuple(skill for skill in skills if said.of(skill) == "unasked")
+    if not new and not skills:
         return
     click.echo(f"The settings of {clean(str(project))} would allow its agents more than yours do:")
-    for line in told(shown_widening(new), colours=has_colours(sys.stdout)):
+    for line in told((*shown_widening(new), *said.shown(skills)), colours=has_colours(sys.stdout)):
         click.echo(line)
     trusted = click.confirm("Trust these settings, until they change?", default=False)
-    trust.answer(settings, project, trusted=trusted, about=new)
+    if new:
+        trust.answer(settings, project, trusted=trusted, about=new)
+    said.answer(skills, trusted=trusted)
+
+
+def _skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrust]:
+    """Those of the project that would allow something."""
+    from shoal.app.skill_trust import SkillTrust, widening_skills
+    from shoal.app.skills import skills_for
+
+    return widening_skills(skills_for(cwd=project, home=home)), SkillTrust(home, project)
 
 
 def told(rows: Iterable[Trusted], *, colours: bool) -> Iterator[str]:

@@ -1,0 +1,64 @@
+"""What of agents and skills is other than an agent was told: said once, after what a cache holds already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from shoal.app.definitions import Definitions
+from shoal.app.skills import Skills
+from shoal.core.neutral import neutral
+
+_LONGEST = 400
+"""Characters of one description."""
+_MOST = 40
+_TOOLS = {"agents": "Agent", "skills": "Skill"}
+
+
+class News:
+    """The lists in the tools' descriptions stay as they were at the start: a prefix that changes is a prefix
+    no cache can hold."""
+
+    def __init__(self, definitions: Definitions, skills: Skills) -> None:
+        self._sources: dict[str, Callable[[], Mapping[str, str]]] = {
+            "agents": lambda: {each.name: each.description for each in definitions.all()},
+            "skills": lambda: {each.name: each.description for each in skills.for_model()},
+        }
+        self._first = {what: dict(look()) for what, look in self._sources.items()}
+        self._told = dict(self._first)
+
+    def fresh(self, tools: Collection[str]) -> str:
+        """What changed since this was last asked, for an agent with these tools; empty where nothing did."""
+        before, self._told = self._told, self._now()
+        of_use = {what: there for what, there in self._told.items() if _TOOLS[what] in tools}
+        return _said(before, of_use)
+
+    def since_start(self) -> str:
+        """For an agent that begins now, and has read the lists as they were at the start."""
+        return _said(self._first, self._now())
+
+    def _now(self) -> dict[str, dict[str, str]]:
+        return {what: dict(look()) for what, look in self._sources.items()}
+
+
+def _said(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> str:
+    lines: list[str] = []
+    for what, there in now.items():
+        was = before[what]
+        new = [f"- {name}: {_short(text)}" for name, text in there.items() if was.get(name) != text]
+        gone = [f"- {name}" for name in was if name not in there]
+        if new:
+            lines += [f"These {what} are new, or are described otherwise now:", *_some(new)]
+        if gone:
+            lines += [f"These {what} are not there any more:", *_some(gone)]
+    if not lines:
+        return ""
+    return f"<system-reminder>\n{neutral(chr(10).join(lines))}\n</system-reminder>"
+
+
+def _some(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= _MOST else [*lines[:_MOST], f"… and {len(lines) - _MOST} more"]
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"

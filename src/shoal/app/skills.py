@@ -1,0 +1,217 @@
+"""Which skills and commands there are: every source in its order, looked at again whenever somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.definition_files import Files
+from shoal.app.skill_files import NAMES, command_files, command_in, skill_files, skill_in
+from shoal.core.definitions import Problem
+from shoal.core.errors import BadDefinition, UnknownSkill
+from shoal.core.skills import Skill, named_alike
+from shoal.wire.skills import ParsedSkill
+
+
+class _Index(Struct):
+    standing: dict[str, Skill | Problem] = {}
+    shadowed: list[tuple[Skill, Skill | Problem]] = []
+    """Those that are not used, and what comes before each."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+
+
+class Catalogue:
+    """Skills, or commands. The sources stand in their order, the strongest first."""
+
+    def __init__(self, what: str, sources: Sequence[Files[ParsedSkill]]) -> None:
+        self._what = what
+        self._sources = list(sources)
+        self._known: _Index | None = None
+
+    def add(self, source: Files[ParsedSkill]) -> None:
+        """One more, weaker than those before."""
+        self._sources.append(source)
+        self._known = None
+
+    def find(self, name: str) -> Skill:
+        """By its name, or by the end of it behind a colon. Raises `UnknownSkill`, or `BadDefinition` where
+        the file that should hold it cannot be used."""
+        match self.get(name):
+            case Skill() as found:
+                return found
+            case Problem() as problem:
+                raise BadDefinition(problem)
+        known = [skill.name for skill in self.all()]
+        alike = [each for each in known if named_alike(name, each)]
+        close = alike or get_close_matches(name, known, n=2, cutoff=0.6)
+        raise UnknownSkill(name, known=known, close=close, what=self._what)
+
+    def get(self, name: str) -> Skill | Problem | None:
+        """None where there is none, and where several are meant."""
+        standing = self._index().standing
+        if name in standing:
+            return standing[name]
+        meant = [found for full, found in standing.items() if named_alike(name, full)]
+        return meant[0] if len(meant) == 1 else None
+
+    def all(self) -> tuple[Skill, ...]:
+        return tuple(each for each in self._index().standing.values() if isinstance(each, Skill))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(self._index().problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._index().warnings)
+
+    @property
+    def shadowed(self) -> tuple[tuple[Skill, Skill | Problem], ...]:
+        return tuple(self._index().shadowed)
+
+    def _index(self) -> _Index:
+        changed = [source.look() for source in self._sources]
+        if self._known is None or any(changed):
+            self._known = _Index()
+            seen: set[Path] = set()
+            for source in self._sources:
+                self._take(source, self._known, seen)
+        return self._known
+
+    def _take(self, source: Files[ParsedSkill], into: _Index, seen: set[Path]) -> None:
+        here: dict[str, Skill] = {}
+        for parsed in (found for found in source.found if isinstance(found, ParsedSkill)):
+            skill = parsed.skill
+            if _is_known(skill, seen):
+                continue
+            into.warnings += parsed.warnings
+            first = here.setdefault(skill.name, skill)
+            if first is not skill:
+                what = f"two {self._what}s are named {skill.name!r}: {first.source} is used, this one is not"
+                into.problems.append(Problem(what=what, name=skill.name, source=skill.source, field="name"))
+            elif (stronger := into.standing.setdefault(skill.name, skill)) is not skill:
+                into.shadowed.append((skill, stronger))
+        # As with agents: a bad file takes its name from weaker places, and not from good ones beside it.
+        for problem in (found for found in source.found if isinstance(found, Problem)):
+            into.problems.append(problem)
+            into.standing.setdefault(problem.name, problem)
+
+
+class Skills:
+    """What of both there is in a session."""
+
+    def __init__(self, skills: Catalogue, commands: Catalogue) -> None:
+        self.skills = skills
+        self.commands = commands
+
+    def add_plugin(self, space: str, *, skills: Path | None = None, commands: Path | None = None) -> None:
+        """Those of a plug-in are called `space:name`."""
+        if skills is not None:
+            self.skills.add(skill_files(skills, "plugin", space))
+        if commands is not None:
+            self.commands.add(command_files(commands, "plugin", space))
+
+    def for_model(self) -> tuple[Skill, ...]:
+        return tuple(skill for skill in self.skills.all() if skill.for_model)
+
+    def for_person(self) -> tuple[Skill, ...]:
+        """Those that can be typed, by name; of a skill and a command of one name the skill."""
+        typed = {skill.name: skill for skill in self.commands.all()}
+        typed |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
+        return tuple(sorted(typed.values(), key=lambda skill: skill.name))
+
+    def typed(self, name: str) -> Skill:
+        """What a person means by `/name`. Raises `UnknownSkill` and `BadDefinition`."""
+        known = {skill.name: skill for skill in self.for_person()}
+        if name in known:
+            return known[name]
+        found = [each for each in (self.skills.get(name), self.commands.get(name)) if each is not None]
+        for each in found:
+            if isinstance(each, Problem):
+                raise BadDefinition(each)
+            if each.kind == "command" or each.for_person:
+                return each
+        alike = [each for each in known if named_alike(name, each)]
+        close = alike or get_close_matches(name, known, n=2, cutoff=0.6)
+        slashed = [[f"/{each}" for each in names] for names in (known, close)]
+        raise UnknownSkill(f"/{name}", known=slashed[0], close=slashed[1], what="command")
+
+    def unusable(self) -> tuple[str, ...]:
+        """What a person should know before they miss one, in a sentence."""
+        found = (*self.skills.problems, *self.commands.problems)
+        if not found:
+            return ()
+        files = "One file of a skill or command" if len(found) == 1 else f"{len(found)} files of skills"
+        return (f"{files} cannot be used ({found[0]}). See `shoal skills validate`.",)
+
+
+def skills_for(*, cwd: Path, home: Path) -> Skills:
+    """Of the project, the nearest first, then the person's own."""
+    skills, commands = home / "skills", home / "commands"
+    places = tuple(project_places(cwd))
+    of_skills = [place / name / "skills" for place in places for name in (".claude", ".agents")]
+    of_commands = [place / ".claude" / "commands" for place in places]
+    return Skills(
+        Catalogue(
+            "skill",
+            [
+                *(skill_files(path, "project") for path in of_skills if not _same(path, skills)),
+                skill_files(skills, "user"),
+            ],
+        ),
+        Catalogue(
+            "command",
+            [
+                *(command_files(path, "project") for path in of_commands if not _same(path, commands)),
+                command_files(commands, "user"),
+            ],
+        ),
+    )
+
+
+def skills_in(paths: Sequence[Path]) -> Skills:
+    """Of files and directories that a person names, and of nothing else: a skill, its directory, a directory
+    of skills, or the file of a command."""
+    sources: list[Files[ParsedSkill]] = []
+    others: list[Files[ParsedSkill]] = []
+    for path in paths:
+        if path.is_dir() and not any((path / name).exists() for name in NAMES):
+            sources.append(skill_files(path, "project"))
+        elif path.is_dir() or path.name in NAMES:
+            directory = path if path.is_dir() else path.parent
+            sources.append(_alone(directory, NAMES, skill=True))
+        else:
+            others.append(_alone(path.parent, (path.name,), skill=False))
+    return Skills(Catalogue("skill", sources), Catalogue("command", others))
+
+
+def project_places(cwd: Path) -> Iterator[Path]:
+    """From the directory up to the root of its repository, the nearest first; without one, itself alone."""
+    places = (cwd, *cwd.parents)
+    depth = next((number for number, place in enumerate(places) if (place / ".git").exists()), 0)
+    return iter(places[: depth + 1])
+
+
+def _alone(directory: Path, names: Sequence[str], *, skill: bool) -> Files[ParsedSkill]:
+    def read(path: Path) -> ParsedSkill | Problem:
+        return skill_in(path, "project") if skill else command_in(path, "project")
+
+    return Files(directory, "project", read, wanted=names.__contains__, deepest=0)
+
+
+def _is_known(skill: Skill, seen: set[Path]) -> bool:
+    """One file may be found in two places: a directory of skills is often a link to another."""
+    assert skill.source.path is not None
+    real = skill.source.path.resolve()
+    if real in seen:
+        return True
+    seen.add(real)
+    return False
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()

@@ -1,0 +1,167 @@
+"""Whether a value is what a JSON Schema describes, and if not, where and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+_MOST = 10
+_DEEPEST = 100
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "object": lambda value: isinstance(value, Mapping),
+    "array": lambda value: isinstance(value, list | tuple),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: (
+        not isinstance(value, bool)
+        and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    ),
+}
+
+
+def misfits(value: Any, schema: Any) -> list[str]:
+    """A sentence for each place that does not fit, the first few; none where the value fits.
+
+    What is not known of the language of schemas, such as `format`, is taken to hold.
+    """
+    found: list[str] = []
+    for misfit in _Check(schema).of(value, schema, "", 0):
+        found.append(misfit)
+        if len(found) == _MOST:
+            break
+    return found
+
+
+class _Check:
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def of(self, value: Any, schema: Any, at: str, depth: int) -> Iterator[str]:
+        if schema is False or depth > _DEEPEST:
+            yield f"{at or 'the value'}: nothing is allowed here"
+        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+            return
+        if isinstance(ref := schema.get("$ref"), str):
+            yield from self.of(value, self._found(ref), at, depth + 1)
+        yield from _kind(value, schema, at)
+        if isinstance(value, Mapping):
+            yield from self._object(value, schema, at, depth)
+        elif isinstance(value, list | tuple):
+            yield from self._array(value, schema, at, depth)
+        elif isinstance(value, str):
+            yield from _text(value, schema, at)
+        elif _TYPES["number"](value):
+            yield from _number(value, schema, at)
+        yield from self._together(value, schema, at, depth)
+
+    def _fits(self, value: Any, schema: Any, depth: int) -> bool:
+        return next(self.of(value, schema, "", depth + 1), None) is None
+
+    def _together(self, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:
+        here = at or "the value"
+        for part in schema.get("allOf", ()):
+            yield from self.of(value, part, at, depth + 1)
+        if (choices := schema.get("anyOf")) and not any(self._fits(value, each, depth) for each in choices):
+            yield f"{here}: it fits none of the {len(choices)} choices"
+        if choices := schema.get("oneOf"):
+            fitting = sum(self._fits(value, each, depth) for each in choices)
+            if fitting != 1:
+                yield f"{here}: it has to fit one of {len(choices)} choices, and fits {fitting}"
+        if "not" in schema and self._fits(value, schema["not"], depth):
+            yield f"{here}: it is what it must not be"
+
+    def _object(
+        self, value: Mapping[str, Any], schema: Mapping[str, Any], at: str, depth: int
+    ) -> Iterator[str]:
+        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{_below(at, name)}: it is missing"
+        for name, each in value.items():
+            matching = [part for pattern, part in patterns.items() if re.search(pattern, name)]
+            if name in known:
+                matching.append(known[name])
+            if not matching and "additionalProperties" in schema:
+                if schema["additionalProperties"] is False:
+                    yield f"{_below(at, name)}: there is no such field"
+                matching = [schema["additionalProperties"]] if schema["additionalProperties"] else []
+            for part in matching:
+                yield from self.of(each, part, _below(at, name), depth + 1)
+        yield from _count(len(value), schema, ("minProperties", "maxProperties"), at, "fields")
+
+    def _array(self, value: Sequence[Any], schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:
+        first = schema.get("prefixItems", ())
+        for number, each in enumerate(value):
+            part = first[number] if number < len(first) else schema.get("items", True)
+            yield from self.of(each, part, f"{at}[{number}]", depth + 1)
+        if schema.get("uniqueItems") and any(each in value[:number] for number, each in enumerate(value)):
+            yield f"{at or 'the value'}: an item stands in it twice"
+        yield from _count(len(value), schema, ("minItems", "maxItems"), at, "items")
+
+    def _found(self, ref: str) -> Any:
+        """Of the same document; what cannot be found is taken to hold."""
+        here = self._root
+        for step in ref.removeprefix("#").strip("/").split("/") if ref not in ("#", "#/") else ():
+            step = step.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901 - as pointers are written
+            if not isinstance(here, Mapping) or step not in here:
+                return True
+            here = here[step]
+        return here
+
+
+def _kind(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
+    here = at or "the value"
+    named = schema.get("type")
+    kinds = [named] if isinstance(named, str) else list(named or ())
+    if kinds and not any(_TYPES.get(kind, lambda _: True)(value) for kind in kinds):
+        yield f"{here}: {' or '.join(kinds)} is expected, not {_short(value)}"
+    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
+        yield f"{here}: {_short(value)} is none of {', '.join(map(_short, schema['enum']))}"
+    if "const" in schema and not _same(value, schema["const"]):
+        yield f"{here}: {_short(schema['const'])} is expected, not {_short(value)}"
+
+
+def _text(value: str, schema: Mapping[str, Any], at: str) -> Iterator[str]:
+    yield from _count(len(value), schema, ("minLength", "maxLength"), at, "characters")
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and re.search(pattern, value) is None:
+        yield f"{at or 'the value'}: {_short(value)} does not match {pattern}"
+
+
+def _number(value: float, schema: Mapping[str, Any], at: str) -> Iterator[str]:
+    here = at or "the value"
+    if "minimum" in schema and value < schema["minimum"]:
+        yield f"{here}: {value} is less than {schema['minimum']}"
+    if "maximum" in schema and value > schema["maximum"]:
+        yield f"{here}: {value} is more than {schema['maximum']}"
+    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
+        yield f"{here}: {value} is not more than {schema['exclusiveMinimum']}"
+    if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
+        yield f"{here}: {value} is not less than {schema['exclusiveMaximum']}"
+    if (step := schema.get("multipleOf")) and abs(value / step - round(value / step)) > 1e-9:
+        yield f"{here}: {value} is no multiple of {step}"
+
+
+def _count(size: int, schema: Mapping[str, Any], keys: tuple[str, str], at: str, of: str) -> Iterator[str]:
+    least, most = keys
+    if schema.get(least) is not None and size < schema[least]:
+        yield f"{at or 'the value'}: {size} {of} are fewer than {schema[least]}"
+    if schema.get(most) is not None and size > schema[most]:
+        yield f"{at or 'the value'}: {size} {of} are more than {schema[most]}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """As JSON: true is not 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _below(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,40 @@
+"""`/skills` and `/memory` at the prompt: what agents can look up, and what they are told from files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal.core.filenames import shown
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, one_line
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.talk import Talk
+
+
+def skills(talk: Talk) -> None:
+    found = talk.session.parts.knowledge.skills
+    every = found.skills.all()
+    if not every and not found.skills.problems:
+        talk.telling.note("There is no skill here. They stand in .claude/skills/NAME/SKILL.md.")
+        return
+    with talk.telling.aside():
+        for skill in every:
+            who = "" if skill.for_model else ", for you alone"
+            talk.screen.write(f"  {skill.name:<18}", BOLD)
+            talk.screen.write(f" {cut(one_line(skill.description), 70)} ({skill.source.kind}{who})\n", DIM)
+        for problem in found.skills.problems:
+            talk.screen.write(f"  {one_line(str(problem))}\n", YELLOW)
+
+
+def memory(talk: Talk) -> None:
+    told = talk.session.parts.knowledge.instructions
+    if not told.files and not told.notes:
+        talk.telling.note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")
+        return
+    with talk.telling.aside():
+        for file in told.files:
+            by = f", imported by {shown(file.imported_by)}" if file.imported_by else ""
+            talk.screen.write(f"  {shown(file.path)}", BOLD)
+            talk.screen.write(f"  {count(file.size)} characters{by}\n", DIM)
+        for note in told.notes:
+            talk.screen.write(f"  {one_line(note)}\n", YELLOW)

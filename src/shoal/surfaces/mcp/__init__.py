@@ -1,0 +1,1 @@
+"""Shoal's teams for other programs, as an MCP server."""

@@ -1,0 +1,150 @@
+"""Tools of MCP servers that live in the program that drives the run, reached through that program."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.errors import ShoalError
+from shoal.core.mcp import tool_name
+from shoal.core.messages import Base64Source, Image, Text
+from shoal.core.requests import ToolSchema
+from shoal.core.tools import Outcome, Site, failed
+
+PROTOCOL = "2025-06-18"
+_MOST_PAGES = 100
+_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+Exchange: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Brings a JSON-RPC message to a server by name; what comes back is its answer, or nothing of use."""
+
+
+class ServerFailed(ShoalError):
+    """A server said no, or something that cannot be understood."""
+
+
+class RelayedServer:
+    """One server. Who opens it and who calls its tools bounds the time."""
+
+    def __init__(self, name: str, exchange: Exchange, *, version: str) -> None:
+        self.name = name
+        self._exchange = exchange
+        self._version = version
+        self._numbers = count(1)
+        self.info: Mapping[str, Any] = {}
+        """What the server says of itself."""
+
+    async def open(self, deadline: float) -> tuple[RelayedTool, ...]:
+        """Its tools. Raises `ServerFailed`."""
+        about = {"name": "shoal", "version": self._version}
+        given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
+        answer = await self._request("initialize", given)
+        self.info = _mapping(answer.get("serverInfo"))
+        await self._exchange(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        if "tools" not in _mapping(answer.get("capabilities")):
+            return ()
+        tools: list[RelayedTool] = []
+        cursor: object = None
+        for _ in range(_MOST_PAGES):
+            page = await self._request("tools/list", {} if cursor is None else {"cursor": cursor})
+            listed = page.get("tools")
+            tools += [
+                RelayedTool(self, _listed(self.name, each), deadline)
+                for each in (listed if isinstance(listed, list) else ())
+                if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+            ]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                break
+        return tuple(tools)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Raises `ServerFailed`."""
+        return await self._request("tools/call", {"name": tool, "arguments": dict(arguments)})
+
+    async def _request(self, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        number = next(self._numbers)
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(parameters)}
+        answer = await self._exchange(self.name, message)
+        if (error := answer.get("error")) is not None:
+            why = _mapping(error).get("message") or error
+            raise ServerFailed(f"The MCP server {self.name} refused {method}: {why}")
+        if not isinstance(result := answer.get("result"), Mapping):
+            raise ServerFailed(f"The MCP server {self.name} answered {method} with nothing of use.")
+        return result
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    name: str
+    """As the server knows it."""
+    schema: ToolSchema
+    reads_only: bool
+
+
+class RelayedTool:
+    """What a server says of itself is a hint: it orders calls, and permission is asked for all the same."""
+
+    def __init__(self, server: RelayedServer, listed: Listed, deadline: float) -> None:
+        self.server = server
+        self.listed = listed
+        self.schema = listed.schema
+        self.reads_only = listed.reads_only
+        self.side_by_side = listed.reads_only
+        self.deadline: float | None = deadline
+
+    def __repr__(self) -> str:
+        return f"<tool {self.schema.name}>"
+
+    async def run(self, arguments: Mapping[str, Any], site: Site) -> Outcome:
+        try:
+            return outcome(await self.server.call(self.listed.name, arguments))
+        except ServerFailed as error:
+            return failed(str(error))
+
+
+def outcome(result: Mapping[str, Any]) -> Outcome:
+    content = result.get("content")
+    blocks = tuple(_block(each) for each in (content if isinstance(content, list) else ()))
+    data = result.get("structuredContent")
+    alone = blocks[0] if len(blocks) == 1 else None
+    return Outcome(
+        content=alone.text if isinstance(alone, Text) else blocks or ("" if data is None else str(data)),
+        is_error=result.get("isError") is True,
+        data=data if isinstance(data, Mapping) else None,
+    )
+
+
+def _block(raw: object) -> Text | Image:
+    match raw:
+        case {"type": "text", "text": str(text)}:
+            return Text(text=text)
+        case {"type": "image", "data": str(data), "mimeType": str(kind)} if kind in _SHOWN:
+            return Image(source=Base64Source(media_type=kind, data=data))
+        case {"type": "resource", "resource": {"text": str(text), "uri": uri}}:
+            return Text(text=f"[{uri}]\n{text}")
+        case {"type": "resource_link", "uri": uri}:
+            return Text(text=f"[resource {_mapping(raw).get('name') or uri} ({uri})]")
+        case {"type": kind}:
+            return Text(text=f"[{kind} that cannot be shown]")
+        case _:
+            return Text(text=f"[content that is none: {str(raw)[:100]}]")
+
+
+def _listed(server: str, raw: Mapping[str, Any]) -> Listed:
+    schema = raw.get("inputSchema")
+    return Listed(
+        name=raw["name"],
+        schema=ToolSchema(
+            name=tool_name(server, raw["name"]),
+            description=str(raw.get("description") or ""),
+            input_schema=schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}},
+        ),
+        reads_only=_mapping(raw.get("annotations")).get("readOnlyHint") is True,
+    )
+
+
+def _mapping(raw: object) -> Mapping[str, Any]:
+    return raw if isinstance(raw, Mapping) else {}

@@ -1,0 +1,66 @@
+"""What a program asks for when it begins to drive a run: the body of its `initialize` request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.wire.stream_json import BadLine
+
+_USUAL_SECONDS = 60.0
+
+
+class CallbackWish(Struct, frozen=True, kw_only=True):
+    """A function of the program that is to be called at an event."""
+
+    event: str
+    matcher: str
+    callback: str
+    """The id under which the program knows it."""
+    seconds: float
+    blocks_on_failure: bool
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    agents: Mapping[str, Any] | None = None
+    callbacks: tuple[CallbackWish, ...] = ()
+
+
+NONE = Wishes()
+
+
+def wishes_in(body: Mapping[str, Any]) -> Wishes:
+    """Raises `BadLine`."""
+    agents, hooks = body.get("agents"), body.get("hooks")
+    if agents is not None and not isinstance(agents, Mapping):
+        raise BadLine('"agents" of initialize is an object of names and their fields')
+    if hooks is not None and not isinstance(hooks, Mapping):
+        raise BadLine('"hooks" of initialize is an object of events')
+    return Wishes(agents=agents or None, callbacks=tuple(_callbacks(hooks or {})))
+
+
+def _callbacks(hooks: Mapping[str, Any]) -> Iterator[CallbackWish]:
+    for event, entries in hooks.items():
+        for entry in entries if isinstance(entries, list) else ():
+            yield from _entry(event, entry)
+
+
+def _entry(event: str, entry: object) -> Iterator[CallbackWish]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
+        raise BadLine(f'a hook of {event} needs "hookCallbackIds": the ids of its functions')
+    matcher, seconds = entry.get("matcher"), entry.get("timeout")
+    if matcher is not None and not isinstance(matcher, str):
+        raise BadLine(f'"matcher" of a hook of {event} is a text')
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
+        raise BadLine(f'"timeout" of a hook of {event} is a number of seconds')
+    for callback in entry["hookCallbackIds"]:
+        yield CallbackWish(
+            event=event,
+            matcher=matcher or "",
+            callback=str(callback),
+            seconds=float(seconds) if seconds is not None and seconds > 0 else _USUAL_SECONDS,
+            # What nobody knows is read as the stricter of the two.
+            blocks_on_failure=entry.get("onFailure", "continue") != "continue",
+        )

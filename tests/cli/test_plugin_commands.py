@@ -1,0 +1,86 @@
+"""`shoal plugin`, the flag, and trust in a plug-in that lies in a project."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from shoal_process import MODEL, Program
+
+from shoal.testing import messages_server
+
+AGENT = "---\nname: pilot\ndescription: Brings ships in.\n---\nYou pilot.\n"
+
+
+def made(root: Path) -> Path:
+    (root / ".claude-plugin").mkdir(parents=True)
+    (root / ".claude-plugin/plugin.json").write_text('{"name": "harbour", "version": "1.2"}')
+    (root / "agents").mkdir()
+    (root / "agents/pilot.md").write_text(AGENT)
+    (root / "skills/mooring").mkdir(parents=True)
+    (root / "skills/mooring/SKILL.md").write_text("---\nname: mooring\ndescription: x\n---\nx\n")
+    return root
+
+
+async def test_they_are_listed_with_what_they_bring(shoal: Program, home: Path, tmp_path: Path) -> None:
+    assert "no plug-in" in (await shoal("plugin", "ls")).text
+    made(home / "plugins/harbour")
+    (row,) = json.loads((await shoal("plugin", "ls", "--json")).out)
+    assert (row["name"], row["version"], row["state"]) == ("harbour", "1.2", "used")
+    assert (row["agents"], row["skills"]) == (["harbour:pilot"], ["harbour:mooring"])
+    ran = await shoal("plugin", "ls")
+    assert "1 agent, 1 skill" in ran.text
+    listed = await shoal("agents", "ls", "--json")
+    assert "harbour:pilot" in [each["name"] for each in json.loads(listed.out)]
+
+
+async def test_what_is_wrong_is_told_with_file_and_line(shoal: Program, tmp_path: Path) -> None:
+    root = made(tmp_path / "harbour")
+    assert (await shoal("plugin", "validate", str(root))).code == 0
+    (root / "agents/bad.md").write_text("---\nname: bad\ndescription: x\nmodel: [1]\n---\nx\n")
+    ran = await shoal("plugin", "validate", str(root))
+    assert ran.code == 1
+    assert f"{root}/agents/bad.md:4: model: " in ran.text
+    ran = await shoal("plugin", "validate", str(root), "--json")
+    (problem,) = json.loads(ran.out)["problems"]
+    assert (ran.code, problem["path"], problem["line"]) == (1, f"{root}/agents/bad.md", 4)
+    (root / "link").symlink_to("/etc")
+    ran = await shoal("plugin", "validate", str(root))
+    assert f"{root}/link: a link that leads out of the plug-in, to /etc" in ran.text
+    assert (await shoal("plugin", "validate", str(tmp_path / "none"))).code == 2
+    refused = await shoal("-p", "x", "--plugin-dir", str(root))
+    assert refused.code != 0
+    assert "--plugin-dir" in refused.err
+    assert "leads out" in refused.err
+
+
+async def test_a_run_tells_which_it_has(shoal: Program, tmp_path: Path) -> None:
+    root = made(tmp_path / "harbour")
+    async with messages_server(lambda _: "done") as server:
+        shoal.talks_to(server)
+        ran = await shoal(
+            *("-p", "x", "--model", MODEL, "--output-format", "stream-json", "--plugin-dir", str(root))
+        )
+    init = ran.lines[0]
+    assert init["plugins"] == [{"name": "harbour", "path": str(root.resolve())}]
+    assert "harbour:pilot" in init["agents"]
+
+
+async def test_one_in_a_project_is_shown_and_trusted(shoal: Program, project: Path) -> None:
+    made(project / "tools/harbour")
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.json").write_text('{"shoal": {"plugins": ["tools/harbour"]}}')
+
+    async def state() -> str:
+        (row,) = json.loads((await shoal("plugin", "ls", "--json")).out)
+        return str(row["state"])
+
+    assert await state() == "not trusted"
+    shown = await shoal("trust", "--show", "--json")
+    keys = [row["key"] for row in json.loads(shown.out)["settings"]]
+    assert keys == ["shoal.plugins", "plugin.harbour"]
+    assert (await shoal("trust")).code == 0
+    assert await state() == "used"
+    (project / "tools/harbour/agents/pilot.md").write_text(AGENT + "And more.\n")
+    assert await state() == "not trusted"
+    assert (await shoal("trust", "--revoke")).code == 0

@@ -1,0 +1,86 @@
+"""Flags that programs pass: what they come down to, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from shoal.app.options import Options
+from shoal.surfaces.cli.flags import options_from
+from shoal.surfaces.cli.main import root, run
+from shoal.surfaces.cli.program_flags import relayed_servers
+
+
+def options(*arguments: str) -> Options:
+    with click.Context(root) as context:
+        root.parse_args(context, list(arguments))
+        return options_from(context.params, attended=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "tokens"),
+    [
+        ((), None),
+        (("--effort", "low"), 1_024),
+        (("--thinking", "adaptive"), 16_384),
+        (("--thinking", "adaptive", "--effort", "max"), 65_536),
+        (("--thinking", "disabled", "--effort", "max"), 0),
+        (("--max-thinking-tokens", "2000", "--thinking-display", "omitted"), 2_000),
+    ],
+)
+def test_how_far_to_think_is_one_number(flags: tuple[str, ...], tokens: int | None) -> None:
+    assert options(*flags).thinking_tokens == tokens
+
+
+def test_an_empty_list_is_not_the_same_as_none() -> None:
+    assert (options().available_tools, options("--tools", "default").available_tools) == (None, None)
+    assert options("--tools", "").available_tools == ()
+    assert options().setting_sources is None
+    assert options("--setting-sources=").setting_sources == ()
+    assert options("--setting-sources=user,project").setting_sources == ("user", "project")
+
+
+def test_prompts_and_schemas_may_stand_in_files(tmp_path: Path) -> None:
+    (tmp_path / "prompt.md").write_text("Be brief.")
+    (tmp_path / "schema.json").write_text('{"type": "object"}')
+    found = options(
+        *("--append-system-prompt-file", str(tmp_path / "prompt.md")),
+        *("--json-schema", str(tmp_path / "schema.json")),
+        *("--betas", "one,two"),
+    )
+    assert (found.append_system_prompt, found.output_schema) == ("Be brief.", {"type": "object"})
+    assert found.betas == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--json-schema", "{not json"), "--json-schema"),
+        (("--json-schema", "[]"), "--json-schema"),
+        (("--setting-sources", "user,sea"), "'sea'"),
+        (("--system-prompt-file", "/nowhere/at/all"), "--system-prompt-file"),
+        (("--system-prompt", "a", "--system-prompt-file", "b"), "exclude each other"),
+        (("--effort", "boundless"), "boundless"),
+        (("--task-budget", "5"), "--task-budget"),
+        (("--session-mirror",), "--session-mirror"),
+        (("--mcp-config", '{"mcpServers": {"a": {"type": "sdk"}}}'), "--input-format stream-json"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_named(
+    flags: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-p", "hello", *flags]) == 2
+    assert named in capsys.readouterr().err
+
+
+def test_servers_of_the_program_are_taken_out_of_the_others() -> None:
+    servers: dict[str, Any] = {"own": {"type": "sdk", "name": "own"}, "other": {"command": "x"}}
+    given = json.dumps({"mcpServers": servers})
+    names, rest = relayed_servers([given, "file.json", "{broken"])
+    assert names == ("own",)
+    assert json.loads(rest[0]) == {"mcpServers": {"other": {"command": "x"}}}
+    assert rest[1:] == ("file.json", "{broken")

@@ -1,0 +1,128 @@
+"""`shoal skills`, and commands that are typed to a run without a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from shoal_process import MODEL, Program
+
+from shoal.testing import messages_server
+from skill_rig import command, skill
+
+STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
+
+
+def told(server: Any, number: int = -1) -> str:
+    last = server.requests[number].body["messages"][-1]["content"]
+    return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
+
+
+async def test_a_command_is_carried_out_headless(shoal: Program, project: Path) -> None:
+    command(project / ".claude" / "commands", "greet", "Greet $1 by !`echo nam`e.", description="Greets")
+    async with messages_server(["Hello."]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "/greet Ann", "--model", MODEL)
+    assert (ran.code, ran.text) == (0, "Hello.\n")
+    assert "Greet Ann by " in told(server)
+
+
+async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: Program, project: Path) -> None:
+    command(project / ".claude" / "commands", "greet", "Greet.")
+    async with messages_server([]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "/gret Ann", "--model", MODEL, "--output-format", "json")
+    assert ran.code == 1
+    assert "There is no command '/gret'. Is /greet meant?" in ran.err
+    assert ran.result["is_error"]
+    assert server.requests == []
+
+
+async def test_commands_in_a_stream_are_turns_and_an_unknown_one_harms_no_other(
+    shoal: Program, project: Path
+) -> None:
+    command(
+        project / ".claude" / "commands", "greet", "Greet $1.", description="Greets", argument_hint="[who]"
+    )
+    prompts = ("/greet Ann", "/nobody", "plain")
+    lines: list[dict[str, Any]] = [
+        {"type": "control_request", "request_id": "r", "request": {"subtype": "initialize"}},
+        *({"type": "user", "message": {"role": "user", "content": text}} for text in prompts),
+    ]
+    async with messages_server(["one", "two"]) as server:
+        shoal.talks_to(server)
+        stdin = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        ran = await shoal(*STREAMS, "--model", MODEL, stdin=stdin)
+    results = [line for line in ran.lines if line["type"] == "result"]
+    assert [line["is_error"] for line in results] == [False, True, False]
+    assert "There is no command '/nobody'" in str(results[1])
+    assert "Greet Ann." in told(server, 0)
+    (answer,) = [line for line in ran.lines if line["type"] == "control_response"]
+    offered = {"name": "greet", "description": "Greets", "argumentHint": "[who]"}
+    assert answer["response"]["response"]["commands"] == [offered]
+    assert next(line for line in ran.lines if line.get("subtype") == "init")["slash_commands"] == ["greet"]
+
+
+async def test_skills_and_commands_are_listed_and_shown(shoal: Program, project: Path, home: Path) -> None:
+    path = skill(home / "skills", "pdf", "Fill it.", allowed_tools="Read", license="MIT")
+    typed = command(project / ".claude" / "commands", "go/far", "Go.", allowed_tools="Bash(ls:*)")
+    ran = await shoal("skills", "ls", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    found = {each["name"]: each for each in json.loads(ran.out)}
+    assert found["pdf"]["source"] == {"kind": "user", "path": str(path)}
+    assert (found["pdf"]["trust"], found["go:far"]["trust"]) == ("trusted", "unasked")
+    lines = (await shoal("skills", "ls")).text.splitlines()
+    assert lines[0].split() == ["NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"]
+    assert lines[1].split() == ["pdf", "skill", "both", "user", "Knows", "pdf"]
+    shown = await shoal("skills", "show", "/go:far")
+    assert f"project, {typed}" in shown.text
+    assert "Bash(ls:*)  (not trusted: see `shoal trust --show`)" in shown.text
+    assert shown.text.endswith("\n\nGo.\n")
+    shown = await shoal("skills", "show", "pdf", "--json")
+    assert (json.loads(shown.out)["body"], json.loads(shown.out)["license"]) == ("Fill it.", "MIT")
+    unknown = await shoal("skills", "show", "pdg")
+    assert unknown.code == 2
+    assert "Is /pdf meant?" in unknown.err
+    assert not (home / "shoal").exists()
+
+
+async def test_checking_names_file_line_and_field(shoal: Program, project: Path, home: Path) -> None:
+    skill(home / "skills", "good")
+    skill(project / ".claude" / "skills", "good")
+    bad = skill(project / ".claude" / "skills", "bad", context="spoon")
+    ran = await shoal("skills", "validate")
+    assert ran.code == 1
+    lines = ran.text.splitlines()
+    assert lines[0].startswith(f"{bad}:4: context: fork is expected")
+    assert (
+        f"{home}/skills/good/SKILL.md: good is not used: {project}/.claude/skills/good/SKILL.md" in lines[1]
+    )
+    assert lines[-1] == "1 skill, 0 commands, 1 problem, 0 warnings."
+    ran = await shoal("skills", "validate", str(bad.parent), "--json")
+    (problem,) = json.loads(ran.out)["problems"]
+    assert (problem["path"], problem["line"], problem["field"]) == (str(bad), 4, "context")
+    for path in (home / "skills", home / "skills" / "good", home / "skills" / "good" / "SKILL.md"):
+        ran = await shoal("skills", "validate", str(path))
+        assert (ran.code, ran.text) == (0, "1 skill, 0 commands, 0 problems, 0 warnings.\n")
+    assert (await shoal("skills", "validate", "nowhere")).code == 2
+
+
+async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: Program, project: Path) -> None:
+    path = skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash(touch:*)")
+
+    async def states() -> list[tuple[str, str]]:
+        ran = await shoal("trust", "--show", "--json")
+        return [(row["key"], row["trust"]) for row in json.loads(ran.out)["settings"]]
+
+    key = "skill toucher: allowed-tools"
+    assert await states() == [(key, "unasked")]
+    shown = await shoal("trust")
+    assert "Bash(touch:*)" in shown.text
+    assert f"{path}:4" in shown.text
+    assert await states() == [(key, "trusted")]
+    path.write_text(path.read_text() + "more\n")
+    assert await states() == [(key, "unasked")]
+    await shoal("trust")
+    await shoal("trust", "--revoke")
+    assert await states() == [(key, "unasked")]

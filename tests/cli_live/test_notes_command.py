@@ -1,0 +1,28 @@
+"""`/notes` at the prompt."""
+
+from __future__ import annotations
+
+from cli_live.conftest import Place
+
+
+def test_the_notes_are_saved_and_shown(place: Place) -> None:
+    (place.home / "settings.json").write_text('{"shoal": {"session_memory": true}}')
+    terminal = place.talk({"text": "Hello."}, {"text": "- likes short answers"})
+    terminal.wait_for("›")
+    terminal.type("hi\r")
+    terminal.wait_for("Hello.")
+    terminal.type("/notes\r")
+    terminal.wait_for("There are no notes yet")
+    terminal.type("/notes save\r")
+    terminal.wait_for("The notes are in")
+    terminal.type("/notes\r")
+    terminal.wait_for("- likes short answers")
+    (kept,) = (place.home / "shoal/runs").glob("*/memory.md")
+    assert kept.read_text() == "- likes short answers\n"
+
+
+def test_without_the_setting_it_says_so(place: Place) -> None:
+    terminal = place.talk({"text": "Hello."})
+    terminal.wait_for("›")
+    terminal.type("/notes save\r")
+    terminal.wait_for("shoal.session_memory is off")

@@ -1,0 +1,221 @@
+"""`shoal mcp serve` in a process of its own, spoken to by the official SDK's client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cast import use
+from fleet import approve, provider, text_of
+from troupe import config, home, inbox, opened, tell, troupe
+
+pytest.importorskip("mcp")
+
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+MODEL = "anthropic:claude-sonnet-4-5"
+
+
+class Caller:
+    """A client that reads each answer as data, and a failed call as its text."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def __call__(self, name: str, /, **given: Any) -> Any:
+        async with asyncio.timeout(40):
+            result = await self.client.call_tool(name, given)
+        if result.is_error:
+            return text_of([block.model_dump() for block in result.content])
+        return result.structured_content
+
+
+@asynccontextmanager
+async def served(cwd: Path, *words: str) -> AsyncIterator[Caller]:
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "shoal", "mcp", "serve", *words], env=dict(os.environ), cwd=cwd
+    )
+    with (cwd / "server.err").open("w") as errors:
+        async with Client(stdio_client(server, errlog=errors)) as client:
+            yield Caller(client)
+
+
+def shoal(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shoal", *words],
+        cwd=cwd,
+        env=dict(os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+async def test_a_client_leads_a_team_with_a_real_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = [
+        use("TaskUpdate", "u1", taskId="1", status="in_progress"),
+        use("TaskUpdate", "u2", taskId="1", status="completed"),
+        tell("team-lead", "The roof is tight.", "report"),
+        "Idle now.",
+        approve,
+    ]
+    async with (
+        provider(monkeypatch, ann=ann),
+        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
+    ):
+        tools = {tool.name for tool in (await call.client.list_tools()).tools}
+        assert tools == {
+            *("team_create", "team_list", "team_show", "team_delete"),
+            *("task_create", "task_list", "task_get", "task_update"),
+            *("message_send", "message_take", "spawn", "run_status", "run_result"),
+        }
+        made = await call("team_create", name="roof", description="Repairs")
+        assert (made["name"], made["you"]) == ("roof", "team-lead")
+        task = await call("task_create", subject="Mend the roof", description="All of it.")
+        assert (task["id"], task["status"]) == ("1", "pending")
+        spawned = await call("spawn", prompt="Mend it and report.", name="ann")
+        assert spawned == {"id": "ann@roof", "name": "ann", "team": "roof"}
+        assert (await call("run_status", id="ann@roof"))["state"] == "running"
+        letter = await until(call, "The roof is tight.")
+        assert (letter["from"], letter["kind"], letter["summary"]) == ("ann", "message", "report")
+        task = await call("task_get", task="1")
+        assert (task["status"], task["owner"]) == ("completed", "ann")
+        asked = await call("message_send", to="ann", text="All is done.", kind="shutdown_request")
+        assert asked["request_id"].endswith("@ann")
+        await until(call, "shutdown_approved")
+        shown = await call("team_show")
+        assert [member["name"] for member in shown["members"]] == ["team-lead"]
+        assert await call("team_delete") == {"deleted": "roof"}
+    assert not (home() / "teams/roof").exists()
+
+
+async def until(call: Caller, wanted: str) -> dict[str, Any]:
+    """Until such a message comes, whatever comes before it."""
+    for _ in range(20):
+        taken = await call("message_take", wait_seconds=20)
+        for message in taken["messages"]:
+            if wanted in message["text"]:
+                found: dict[str, Any] = message
+                return found
+    raise AssertionError(f"nobody wrote {wanted!r}")
+
+
+async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="roof"),
+            use("TaskCreate", "t1", subject="Look at the beams", description="Closely."),
+            "Waiting for help.",
+            tell("codex", "Thank you, and look at the gutter too.", "thanks"),
+            "Told it.",
+        ]
+    )
+    async with opened(tmp_path, model) as session:
+        async for _ in session.run("begin"):
+            pass
+        async with served(tmp_path, "--team", "roof", "--as", "codex") as call:
+            assert [member["agentType"] for member in config("roof")["members"]] == ["team-lead", "guest"]
+            claimed = await call("task_update", task="1", status="in_progress")
+            assert (claimed["owner"], bool(claimed["attempt"])) == ("codex", True)
+            refused = await call("task_update", task="1", status="completed", attempt="another")
+            assert "no longer held by this attempt" in refused
+            done = await call("task_update", task="1", status="completed", attempt=claimed["attempt"])
+            assert done["status"] == "completed"
+            await call("message_send", to="team-lead", text="The beams hold.", summary="report")
+            async with asyncio.timeout(20):
+                turn = await session.next_turn(wait_for_people=True)
+                assert turn is not None
+                async for _ in turn:
+                    pass
+            heard = "\n".join(message.text for message in session.agent.conversation.messages)
+            assert "The beams hold." in heard
+            assert "codex, another program, has joined" in heard
+            taken = await call("message_take", wait_seconds=20)
+            (letter,) = taken["messages"]
+            assert (letter["from"], letter["text"]) == ("team-lead", "Thank you, and look at the gutter too.")
+            assert letter["signature"] == "verified"
+            assert not inbox("roof", "codex")[-1]["read"]
+        # It ended before it showed that it goes on: the message comes again, under the same id.
+        async with served(tmp_path, "--team", "roof", "--as", "codex") as call:
+            taken = await call("message_take")
+            assert [each["id"] for each in taken["messages"]] == [letter["id"]]
+            assert (await call("message_take"))["messages"] == []
+            assert inbox("roof", "codex")[-1]["read"]
+            assert "team-lead" in await call("message_send", to="nobody", text="x")
+            assert "Only its lead" in await call("team_delete")
+            twin = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
+            assert (twin.returncode, "another client already" in twin.stderr) == (1, True)
+            usurper = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "team-lead")
+            assert (usurper.returncode, "led by a live session" in usurper.stderr) == (1, True)
+            assert "not in the team" in await call("task_list", team="wall")
+
+
+async def test_a_run_goes_on_in_the_background_and_its_result_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with provider(monkeypatch, lead=["The answer is 42."]):
+        async with served(tmp_path, "--model", MODEL, "--max-runs", "1") as call:
+            run = (await call("spawn", prompt="- What is the answer?"))["id"]
+            result = await call("run_result", id=run, wait_seconds=30)
+            assert (result["state"], result["text"]) == ("done", "The answer is 42.")
+            status = await call("run_status", id=run)
+            assert (status["state"], status["exit_code"], status["turns"]) == ("done", 0, 1)
+            assert "names no run" in await call("run_status", id="nothing")
+            assert "names no run" in await call("run_result", id="../x")
+            assert "give it a name" in await call("spawn", prompt="x", agent_type="Explore")
+            left = (await call("spawn", prompt="And again?"))["id"]
+        # The server has ended; what it started goes on.
+        async with served(tmp_path, "--model", MODEL) as call:
+            assert (await call("run_result", id=run))["text"] == "The answer is 42."
+            result = await call("run_result", id=left, wait_seconds=30)
+            assert (result["state"], result["text"]) == ("done", "The answer is 42.")
+
+
+async def test_a_template_starts_a_whole_team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / ".claude/teams"
+    directory.mkdir(parents=True)
+    (directory / "duo.md").write_text(
+        "---\nname: duo\ndescription: One helper.\nroles:\n  - name: ann\n    type: general-purpose\n"
+        "    prompt: Help with {goal}.\n---\nLead ann to {goal}.\n"
+    )
+    checked = shoal(tmp_path, "team", "template", "validate", ".claude/teams/duo.md")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    async with (
+        provider(monkeypatch, lead=["It is done."], ann=["Idle."]),
+        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
+    ):
+        run = (await call("spawn", prompt="mend the roof", template="duo"))["id"]
+        result = await call("run_result", id=run, wait_seconds=30)
+        assert (result["state"], result["text"]) == ("done", "It is done.")
+
+
+def test_what_it_cannot_be_is_said_at_once(tmp_path: Path) -> None:
+    ran = shoal(tmp_path, "mcp", "serve", "--team", "roof")
+    assert (ran.returncode, "--as" in ran.stderr) == (2, True)
+    ran = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
+    assert (ran.returncode, "There is no team roof" in ran.stderr) == (1, True)
+
+
+def test_without_the_sdk_it_says_what_to_type(tmp_path: Path) -> None:
+    code = (
+        "import importlib.util as u, sys\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'mcp' else find(name, *more)\n"
+        "from shoal.surfaces.cli.main import run\nsys.exit(run(['mcp', 'serve']))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "pip install 'shoal[mcp]'" in ran.stderr

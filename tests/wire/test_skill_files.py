@@ -1,0 +1,163 @@
+"""Skills and commands as text: the open standard, what is refused and with which line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.core.definitions import Source
+from shoal.core.errors import BadDefinition
+from shoal.core.skills import Skill
+from shoal.wire.skills import ParsedSkill, read_command, read_skill
+
+WHERE = Source(kind="user", path=Path("/s/pdf/SKILL.md"))
+WHOLE = """\
+---
+name: pdf
+description: Fills forms. Use it when a form is to be filled.
+license: Apache-2.0
+compatibility: Needs poppler
+metadata:
+  author: somebody
+  version: "1.0"
+allowed-tools: Bash(pdftotext:*) Read
+context: fork
+agent: Explore
+model: haiku
+argument-hint: [file] [page]
+disable-model-invocation: true
+user-invocable: yes
+---
+# Forms
+
+Read them.
+"""
+
+
+def read(text: str, name: str = "pdf") -> ParsedSkill:
+    return read_skill(text, WHERE, name=name)
+
+
+def test_every_field_is_read() -> None:
+    skill = read(WHOLE).skill
+    assert read(WHOLE).warnings == ()
+    assert skill == Skill(
+        name="pdf",
+        description="Fills forms. Use it when a form is to be filled.",
+        body="# Forms\n\nRead them.",
+        source=skill.source,
+        license="Apache-2.0",
+        compatibility="Needs poppler",
+        metadata={"author": "somebody", "version": "1.0"},
+        allowed_tools=("Bash(pdftotext:*)", "Read"),
+        forks=True,
+        agent="Explore",
+        model="haiku",
+        argument_hint="[file] [page]",
+        for_model=False,
+        for_person=True,
+        digest=skill.digest,
+    )
+    assert skill.source.place("allowed_tools") == "/s/pdf/SKILL.md:9"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ":1: the file is empty"),
+        ("no front matter", ":1: there is no front matter"),
+        ("---\nname: pdf\n", ":1: the front matter does not end"),
+        ("---\nname: pdf\n---\nx", ":1: description: it is missing"),
+        ("---\nname: pdf\ndescription:\n---\nx", ":1: description: it is missing"),
+        ("---\nname: a/b\ndescription: d\n---\nx", ":2: name: 'a/b' cannot be a name"),
+        ("---\nname: ../up\ndescription: d\n---\nx", ":2: name: '../up' cannot be a name"),
+        ("---\nname: a:b\ndescription: d\n---\nx", ":1: name: 'a:b' cannot be a name"),
+        ("---\nname: pdf\ndescription: [a, b]\n---\nx", ":3: description: text is expected, not a list"),
+        ("---\nname: pdf\nname: pdf\ndescription: d\n---\nx", ":3: name: it is there twice"),
+        ("---\nname: pdf\ndescription: d\ncontext: spoon\n---\nx", ":4: context: fork is expected"),
+        ("---\nname: pdf\ndescription: d\nallowed-tools: Bash(x\n---\nx", ":4: allowed-tools: the paren"),
+        (
+            "---\nname: pdf\ndescription: d\nuser-invocable: maybe\n---\nx",
+            ":4: user-invocable: true or false",
+        ),
+        ("---\nname: pdf\ndescription: d\nmetadata: x\n---\nx", ":4: metadata: a mapping"),
+        (f"---\nname: pdf\ndescription: {'d' * 70_000}\n---\nx", ":1: the front matter has more than"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_file_and_line(text: str, told: str) -> None:
+    with pytest.raises(BadDefinition) as bad:
+        read(text)
+    assert str(bad.value).startswith(f"/s/pdf/SKILL.md{told}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("---\ndescription: d\n---\nx", ":1: name: it is missing"),
+        ("---\nname: Pdf_Two\ndescription: d\n---\nx", ":2: name: other programs may not take it"),
+        ("---\nname: other\ndescription: d\n---\nx", ":2: name: other programs want it to be"),
+        (f"---\nname: pdf\ndescription: {'d' * 2_000}\n---\nx", ":3: description: it has more than 1,024"),
+        ("---\nname: pdf\ndescription: d\nalowed-tools: Read\n---\nx", "is allowed-tools meant?"),
+        ("---\nname: pdf\ndescription: Use it when: x\n---\nx", ":3: description: not valid YAML"),
+        ("---\nname: pdf\ndescription: d\n---\n", "it says nothing"),
+    ],
+)
+def test_what_other_programs_would_not_take_is_only_remarked_on(text: str, told: str) -> None:
+    (warning, *_) = read(text).warnings
+    assert told in warning
+
+
+def test_a_command_needs_no_front_matter_and_is_called_by_its_file() -> None:
+    command = read_command("# Review it\n\nLook at $1.", WHERE, name="team:review").skill
+    assert (command.name, command.description, command.kind) == ("team:review", "Review it", "command")
+    command = read_command("---\ndescription: d\n---\nLook.", WHERE, name="review").skill
+    assert (command.description, command.body) == ("d", "Look.")
+    for text, name in (("", "x"), ("---\ndescription: d\n---\n", "x"), ("body", "a b")):
+        with pytest.raises(BadDefinition):
+            read_command(text, WHERE, name=name)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzäñжλ0123456789"
+NAMES = st.from_regex(r"[a-zäжλ0-9]+(-[a-zäжλ0-9]+){0,3}", fullmatch=True).filter(
+    lambda name: len(name) <= 64
+)
+WORDS = st.text(alphabet=f"{LETTERS} ABC.,;()/'\"-–?!", min_size=1, max_size=200).filter(str.strip)
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A name, and the lines of a front matter."""
+    name = draw(NAMES)
+    lines = [f"name: {name}", f"description: {draw(WORDS).strip()}"]
+    more = {key: draw(st.none() | WORDS) for key in ("license", "compatibility")}
+    lines += [f"{key}: {value.strip()}" for key, value in more.items() if value is not None]
+    if draw(st.booleans()):
+        lines.append("allowed-tools: Bash(git:*) Bash(jq:*) Read")
+    if metadata := draw(st.dictionaries(st.sampled_from(["author", "version"]), WORDS, max_size=2)):
+        lines += ["metadata:", *(f"  {key}: {value.strip()}" for key, value in metadata.items())]
+    return name, lines
+
+
+@pytest.mark.needs("skills_ref")
+@given(front=fronts(), body=st.text(max_size=200))
+def test_what_the_reference_accepts_is_accepted(
+    tmp_path_factory: pytest.TempPathFactory, front: tuple[str, list[str]], body: str
+) -> None:
+    import skills_ref
+
+    name, lines = front
+    directory = tmp_path_factory.mktemp("skills") / name
+    directory.mkdir()
+    file = directory / "SKILL.md"
+    file.write_text("\n".join(["---", *lines, "---", body.replace("\0", ""), ""]), errors="replace")
+    if skills_ref.validate(directory):
+        return
+    theirs = skills_ref.read_properties(directory)
+    ours = read_skill(file.read_text(), Source(kind="user", path=file), name=name).skill
+    assert ours.name == theirs.name
+    if not any("---" in line for line in lines):  # it takes them for the end, wherever they stand
+        assert ours.description == theirs.description
+        assert dict(ours.metadata) == (theirs.metadata or {})
