@@ -27,7 +27,8 @@ async def test_a_hundred_agents_at_once_are_not_taken_for_each_other(tmp_path: P
     for n in range(AGENTS):
         (tmp_path / f"d{n}").mkdir()
     told: dict[str, set[tuple[str, str | None, str]]] = {}
-    met = threading.Barrier(8)
+    # No more than there are threads for, on the smallest machine.
+    met = threading.Barrier(4)
     here = 0
     all_here = asyncio.Event()
 

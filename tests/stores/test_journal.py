@@ -95,6 +95,9 @@ EVENTS = [
     events.WorkKept(agent=CHILD, work=KeptWork(path="/elsewhere", branch="b", commits=2)),
     events.Notified(agent=LEAD, completion="e1", call="c2"),
     events.MemberRested(agent=CHILD, reason="available"),
+    events.HookRan(
+        agent=CHILD, event="PreToolUse", hook="check.sh", origin="settings", duration_ms=3, verdict="deny"
+    ),
     events.MemberWoken(agent=CHILD),
     events.Queued(agent=CHILD, item="i1", by="agent", text="more"),
     events.Withdrawn(agent=CHILD, item="i1"),
