@@ -74,14 +74,18 @@ async def unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
         await reader.read(1)
         raise HungUp
 
+    given: list[T] = []
     try:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch())
-            result = await work
+            given.append(await work)
             watching.cancel()
     except* HungUp:
-        raise HungUp from None
-    return result
+        given.clear()
+    # Not raised above: before Python 3.11.4 what is raised there is wrapped in a group.
+    if not given:
+        raise HungUp
+    return given[0]
 
 
 class Outgoing:

@@ -21,9 +21,10 @@ _ENDS = r"(?=[ ;]|\Z)"
 _IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
 _NAME = rf"(?>{SIMPLE.pattern}){_ENDS}"
 _WORD = rf"(?>{SIMPLE.pattern}|{_IN_QUOTES}){_ENDS}"
-_COMMAND = rf"{_NAME}(?: {_WORD})*+(?: 2>(?:&1|/dev/null){_ENDS})?+"
+# Atomic groups, for the possessive quantifiers of groups do not go back where they must before Python 3.11.5.
+_COMMAND = rf"{_NAME}(?>(?: {_WORD})*)(?>(?: 2>(?:&1|/dev/null){_ENDS})?)"
 _BETWEEN = r"(?: \|| &&| \|\||;) "
-_LINE = re.compile(rf"({_COMMAND}(?:{_BETWEEN}{_COMMAND})*+)(?: (>>?) ?({_NAME})(?: 2>&1)?+)?")
+_LINE = re.compile(rf"({_COMMAND}(?>(?:{_BETWEEN}{_COMMAND})*))(?: (>>?) ?({_NAME})(?: 2>&1)?)?")
 _LISTED = re.compile(_BETWEEN)
 _QUOTED = re.compile(_IN_QUOTES)
 _HELD = "'"
