@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 pytest_plugins = ["needs_marks", "spec_marks", "tmux_rig"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Of a run in the background: the programs that tests start would not hear Ctrl-C either.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SRC = Path(__file__).parents[1] / "src"
 

@@ -376,3 +376,22 @@ async def test_a_process_uses_the_snapshot_of_the_shell_that_its_lead_has_taken(
     seen = said_to(asked_of(server, "lead")[2])
     assert seen.startswith("snapshot-")
     assert said_to(asked_of(server, "ann")[1]) == seen
+
+
+@pytest.mark.spec("SND-03")
+async def test_who_writes_to_nobody_from_a_process_is_told_who_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, [member("ann"), member("bob")], "Wait.", "Good."],
+            ann=[tell("carl", "Hello.", "greeting"), "Rest."],
+            bob=["Rest."],
+        ) as server,
+        opened(tmp_path) as session,
+    ):
+        await all_turns(session)
+    answer = said_to(asked_of(server, "ann")[1])
+    assert "carl" in answer
+    assert "team-lead, ann, bob" in answer

@@ -273,6 +273,12 @@ class LedTeam(Departures):
         if post is not None and is_foreign(post.member):
             post.member.heard(idle=True)
 
+    def has_mail(self, name: AgentName) -> None:
+        """Another program says nothing when it wakes: it is at work until its next notice."""
+        post = self._posts.get(name)
+        if post is not None and is_foreign(post.member):
+            post.member.heard(idle=False)
+
     def agent_of(self, name: AgentName) -> AgentId:
         return AgentId(agent_id(name, self.name))
 

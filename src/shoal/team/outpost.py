@@ -200,6 +200,8 @@ class Outpost(OutpostTools):
         return self._member is not None and self._member.is_busy
 
     def members(self) -> tuple[Teammate, ...]:
+        if self._seen is not None:
+            return as_entered(self._seen)
         return () if self._member is None else (self._member.teammate(),)
 
     async def quiet(self) -> None:

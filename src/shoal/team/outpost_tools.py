@@ -13,7 +13,6 @@ from shoal.runs.roll import LEAD_NAMES
 from shoal.team.footing import Footing
 from shoal.team.member import Member
 from shoal.team.office import Office
-from shoal.team.prompts import nobody_called
 
 _LEADS = "Only the lead of the team can do that: ask team-lead."
 
@@ -27,6 +26,8 @@ class OutpostTools:
     def __init__(self, on: Footing, team: TeamName) -> None:
         self._footing = on
         self._team_name = team
+        self._seen: Team | None = None
+        """As the roster was when it was last looked at."""
         self.agreed: ShutdownRequest | None = None
         """The request to shut down that it has approved."""
         self.rejected = False
@@ -81,13 +82,11 @@ class OutpostTools:
             raise AgentRefused(_LEADS)
         return False
 
-    def refuse_stranger(self, name: str, team: Team) -> AgentRefused:
-        return AgentRefused(nobody_called(name, team.name, [each.name for each in team.members]))
-
     async def _roster(self) -> Team:
         team = await self._footing.record.rosters.read(self._team_name)
         if team is None:
             raise AgentRefused(f"The team {self._team_name} is gone.")
+        self._seen = team
         return team
 
     async def _post(

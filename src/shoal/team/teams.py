@@ -404,6 +404,8 @@ class SessionTeams:
         self, led: LedTeam, sender: AgentName, to: AgentName, text: str, summary: str, *, fyi: bool
     ) -> Posted:
         receipt = await led.office.post_text(sender, to, text, summary=summary, fyi=fyi)
+        if not fyi:
+            led.has_mail(to)
         post = led.post_of(led.agent_of(sender))
         if post is not None and isinstance(post.member, Member) and to != LEAD_NAME:
             post.member.told = summary_to(to, summary)
