@@ -109,7 +109,7 @@ async def test_a_question_for_a_person_goes_to_hooks_first(
 ) -> None:
     yes = specific(decision={"behavior": "allow"})
     no = specific(decision={"behavior": "deny", "message": "no, says the hook"})
-    script = log.keeping(f"case $(tail -n 1 '{log.path}') in *w1*) {yes};; *) {no};; esac")
+    script = log.keeping(f"case $(tail -n 1 '{log.path}') in *'\"w1\"'*) {yes};; *) {no};; esac")
     calls = [
         use("Write", "w1", file_path=str(project / "allowed"), content="x"),
         use("Write", "w2", file_path=str(project / "denied"), content="x"),
@@ -129,7 +129,7 @@ async def test_after_a_call_hooks_object_and_add(
 ) -> None:
     adds = specific(additionalContext="the linter is happy")
     objects = "echo badly formatted >&2; exit 2"
-    script = log.keeping(f"case $(tail -n 1 '{log.path}') in *w1*) {adds};; *) {objects};; esac")
+    script = log.keeping(f"case $(tail -n 1 '{log.path}') in *'\"w1\"'*) {adds};; *) {objects};; esac")
     calls = [
         use("Write", "w1", file_path=str(project / "one"), content="x"),
         use("Write", "w2", file_path=str(project / "two"), content="x"),
