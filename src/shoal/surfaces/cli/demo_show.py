@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.app.session import Session
 from shoal.core.agents import Completion
 from shoal.core.events import (
@@ -28,7 +29,6 @@ from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.standing import Standing, Standings
 
 _NAMES = 6
 """Columns of the longest name, so that what agents do stands in a column."""

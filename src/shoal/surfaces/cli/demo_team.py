@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.app.session import Session
 from shoal.core.events import AgentEnded, AgentStarted, Event, Finished, Noted, ToolFinished, ToolStarted
 from shoal.core.ids import LEAD
@@ -35,7 +36,6 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.standing import Standing, Standings
 
 _SILENT = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _TOLD = frozenset({"Edit", "Write", "Bash"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
     Event,
@@ -26,7 +27,6 @@ from shoal.surfaces.cli.agent_rows import detailed_rows
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line, painted
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen, screen_for
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from shoal.app.picture.doing import doing_now
 from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,
@@ -27,8 +28,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import Question
-from shoal.surfaces.cli.activity import doing_now
-from shoal.surfaces.cli.paint import one_line
+from shoal.core.wording import one_line
 
 State: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
 
