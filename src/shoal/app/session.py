@@ -29,6 +29,7 @@ from shoal.core.events import (
     AgentEnded,
     Event,
     Finished,
+    ModeChanged,
     Notified,
     Queued,
     SessionEnded,
@@ -231,6 +232,7 @@ class Session(Voice):
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
+        self.emit(ModeChanged(agent=LEAD, mode=mode))
 
     def delegate(self, *, on: bool) -> None:
         """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
@@ -317,6 +319,8 @@ class Session(Voice):
                 tools=tuple(self.agent.tools),
                 resumed=bool(parts.turns_before),
                 version=parts.version,
+                budget_usd=self.agent.purse.tree.limits.max_usd,
+                budget_tokens=self.agent.purse.tree.limits.max_tokens,
             )
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))

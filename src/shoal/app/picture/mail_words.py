@@ -58,3 +58,9 @@ def _idle(body: IdleNotification) -> str:
 
 def _because(reason: str | None) -> str:
     return f": {reason}" if reason else ""
+
+
+def kind_of(mail: Mail) -> str:
+    """`message`, or the type of a letter of the protocol."""
+    body = body_of(mail)
+    return "message" if body is None else str(body.__struct_config__.tag)

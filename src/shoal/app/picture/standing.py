@@ -16,12 +16,15 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    MailPosted,
+    MailTaken,
     MemberRested,
     MemberWoken,
     Noted,
     RequestSettled,
     SessionEnded,
     SessionStarted,
+    TaskChanged,
     ToolFinished,
     TurnEnded,
     TurnStarted,
@@ -159,7 +162,8 @@ class Standings:
                 known.again(event, at)
         elif known is None:
             known = self.all[event.agent] = Standing(event.agent, at)
-        known.hear(event, at)
+        if not isinstance(event, MailPosted | MailTaken | TaskChanged):
+            known.hear(event, at)  # those are about the team, whoever's journal they are in
         if isinstance(event, Noted):
             self._noted_by.setdefault(event.text, event.agent)
         if isinstance(event, SessionEnded | SessionStarted):

@@ -1,0 +1,84 @@
+"""Mailboxes that tell the journal what is posted and taken through them; the inboxes stay the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable
+
+from shoal.app.picture.mail_words import kind_of, mail_words
+from shoal.core.events import PREVIEW, Journaled, MailPosted, MailTaken
+from shoal.core.ids import LEAD
+from shoal.core.mail import Mail, Receipt
+from shoal.core.names import AgentName, TeamName
+from shoal.core.record import Mailboxes
+
+
+class ToldMailboxes:
+    def __init__(self, boxes: Mailboxes, team: TeamName, emit: Callable[[Journaled], None]) -> None:
+        self._boxes = boxes
+        self._team = team
+        self._emit = emit
+        self._taken: dict[AgentName, dict[str, Mail]] = {}
+        """What was handed to its owner and is not marked yet."""
+
+    async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
+        await self._boxes.open(owner, foreign=foreign)
+
+    async def post(self, to: AgentName, mail: Mail) -> Receipt:
+        receipt = await self._boxes.post(to, mail)
+        self._emit(
+            MailPosted(
+                agent=LEAD,
+                team=self._team,
+                mail=mail.id,
+                sender=mail.sender,
+                to=to,
+                kind=kind_of(mail),
+                preview=mail_words(mail)[:PREVIEW],
+                summary=mail.summary or "",
+                fyi=mail.fyi,
+            )
+        )
+        return receipt
+
+    async def take(self, owner: AgentName, *, limit: int = 64) -> tuple[Mail, ...]:
+        mails = await self._boxes.take(owner, limit=limit)
+        if mails:
+            self._taken.setdefault(owner, {}).update((mail.id, mail) for mail in mails)
+        return mails
+
+    async def mark(self, owner: AgentName, ids: Collection[str]) -> None:
+        await self._boxes.mark(owner, ids)
+        taken = self._taken.get(owner, {})
+        for ident in ids:
+            mail = taken.pop(ident, None)
+            if mail is not None:
+                self._emit(_taken(self._team, owner, mail))
+
+    async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
+        await self._boxes.wait(owner, beyond=beyond)
+
+    def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
+        return self._boxes.stirred(owners)
+
+    def is_foreign(self, owner: AgentName) -> bool:
+        return self._boxes.is_foreign(owner)
+
+    async def history(self, owner: AgentName) -> tuple[Mail, ...]:
+        return await self._boxes.history(owner)
+
+    async def aclose(self) -> None:
+        await self._boxes.aclose()
+
+
+def _taken(team: TeamName, to: AgentName, mail: Mail) -> MailTaken:
+    return MailTaken(
+        agent=LEAD,
+        team=team,
+        mail=mail.id,
+        sender=mail.sender,
+        to=to,
+        kind=kind_of(mail),
+        preview=mail_words(mail)[:PREVIEW],
+        summary=mail.summary or "",
+        posted=mail.timestamp,
+    )
