@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
+from contextlib import suppress
 
 from shoal.app.picture.mail_words import kind_of, mail_words
+from shoal.core.errors import StoreError
 from shoal.core.events import PREVIEW, Journaled, MailPosted, MailTaken
 from shoal.core.ids import LEAD
 from shoal.core.mail import Mail, Receipt
@@ -25,7 +27,7 @@ class ToldMailboxes:
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
         receipt = await self._boxes.post(to, mail)
-        self._emit(
+        self._tell(
             MailPosted(
                 agent=LEAD,
                 team=self._team,
@@ -52,7 +54,7 @@ class ToldMailboxes:
         for ident in ids:
             mail = taken.pop(ident, None)
             if mail is not None:
-                self._emit(_taken(self._team, owner, mail))
+                self._tell(_taken(self._team, owner, mail))
 
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         await self._boxes.wait(owner, beyond=beyond)
@@ -68,6 +70,10 @@ class ToldMailboxes:
 
     async def aclose(self) -> None:
         await self._boxes.aclose()
+
+    def _tell(self, event: MailPosted | MailTaken) -> None:
+        with suppress(StoreError):  # it is posted, or taken, whether the journal has room for that or not
+            self._emit(event)
 
 
 def _taken(team: TeamName, to: AgentName, mail: Mail) -> MailTaken:
