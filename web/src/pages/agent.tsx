@@ -1,0 +1,3 @@
+export function AgentPage({ agent }: { agent: string }) {
+  return <div class="page page-agent">{agent}</div>;
+}

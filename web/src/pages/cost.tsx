@@ -1,0 +1,3 @@
+export function CostPage() {
+  return <div class="page page-cost"></div>;
+}

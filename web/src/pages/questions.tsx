@@ -1,0 +1,6 @@
+export function QuestionsPage() {
+  return <div class="page" />;
+}
+export function RunQuestionsPage() {
+  return <div class="page" />;
+}
