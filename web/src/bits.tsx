@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { agentCalled, agentPath, useRun } from "./context";
 import { count, dollars, when } from "./format";
+import type { RunState } from "./store";
 import type { AgentRow, AgentState } from "./types";
 
 const NAMED = new Set(["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]);
@@ -158,4 +159,8 @@ export function useKept<Value extends string>(name: string, first: Value): [Valu
       }
     },
   ];
+}
+
+export function agentLook(state: RunState, agent: string): { class: string; style?: Record<string, string> } {
+  return tint(state.agents.get(agent)?.color ?? "");
 }

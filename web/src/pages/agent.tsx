@@ -46,7 +46,8 @@ export function AgentPage({ agent: id }: { agent: string }) {
       <div class="agent-body">
         <section class="agent-talk" aria-label="Conversation">
           <Problem text={transcript.problem} />
-          {transcript.loaded && !shown.rows.length && !speaking ? (
+          {!transcript.loaded && <p class="loading soft" role="status">Reading…</p>}
+          {!shown.rows.length && !speaking ? transcript.loaded && (
             <Empty title={entries.length ? "Nothing of this kind" : "Nothing said yet"} />
           ) : (
             <Windowed count={shown.rows.length + (speaking ? 1 : 0)} height={120} measured follow={!until} role="log"
