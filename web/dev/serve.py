@@ -16,7 +16,12 @@ from web_stage import Stage
 def main() -> None:
     now = time.time_ns() // 1_000_000
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8787
-    scenes = [harbour(began=now - 220_000), harbour(ended=True, began=now - 90_000_000), crowd(began=now - 4_000_000), *past(40)]
+    scenes = [
+        harbour(began=now - 220_000),
+        harbour(ended=True, began=now - 90_000_000),
+        crowd(began=now - 4_000_000),
+        *past(40),
+    ]
     with Stage(scenes, port) as stage:
         sys.stdout.write(f"{stage.address}\n")
         sys.stdout.flush()

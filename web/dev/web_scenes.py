@@ -320,7 +320,9 @@ def _ask(scene: Scene) -> None:
 
 def _speak(scene: Scene) -> None:
     agent = "a-parser"
-    scene.say(agent, "user", "agent", text("Read the tide tables once. Tell `ports` when the reader is there."))
+    scene.say(
+        agent, "user", "agent", text("Read the tide tables once. Tell `ports` when the reader is there.")
+    )
     for step in range(12):
         call = f"call-{step}"
         scene.at += 2_000
@@ -381,7 +383,12 @@ def _end(scene: Scene, names: tuple[str, ...]) -> None:
 
 
 def crowd(
-    *, members: int = 100, letters: int = 10_000, tasks: int = 2_000, entries: int = 10_000, began: int = BEGAN
+    *,
+    members: int = 100,
+    letters: int = 10_000,
+    tasks: int = 2_000,
+    entries: int = 10_000,
+    began: int = BEGAN,
 ) -> Scene:
     """As much as the view must bear."""
     scene = Scene("c0ffee00-crowd", began=began)

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+from web_scenes import PLAN_BEFORE, Scene
 
 from shoal.core.events import Answered, Event
 from shoal.core.questions import Answer
-from web_scenes import PLAN_BEFORE, Scene
 
 STATIC = Path(__file__).parents[2] / "src" / "shoal" / "surfaces" / "web" / "static"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}

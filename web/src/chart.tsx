@@ -1,6 +1,7 @@
 /** Small drawings of figures, made of SVG. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { Windowed } from "./windowed";
 
 export interface Bar {
   key: string;
@@ -12,33 +13,50 @@ export interface Bar {
   href?: string;
 }
 
+const BAR = 26;
+const MOST_BARS = 24;
+
 /** Bars from the left, each made of parts. A long list scrolls by itself. */
 export function Bars({ bars, legend, words }: { bars: readonly Bar[]; legend: readonly string[]; words(value: number): string }) {
-  const totals = bars.map((bar) => bar.parts.reduce((sum, part) => sum + part, 0));
-  const most = Math.max(...totals, 1e-9);
+  const most = Math.max(...bars.map(size), 1e-9);
   return (
-    <ul class="bars">
-      {bars.map((bar, index) => (
-        <li key={bar.key} class={bar.look?.class} style={bar.look?.style}>
-          <span class="bar-name cut" title={bar.label}>
-            <i aria-hidden="true" />{bar.href ? <a href={bar.href}>{bar.label}</a> : bar.label}
-          </span>
-          <svg class="bar" role="img" width="100%" height="14" preserveAspectRatio="none" viewBox="0 0 1000 14"
-            aria-label={`${bar.label}: ${words(totals[index]!)}`}>
-            {bar.parts.map((part, number) => {
-              const start = bar.parts.slice(0, number).reduce((sum, each) => sum + each, 0);
-              return (
-                <rect key={number} class={`part part-${number}`} x={(start / most) * 1000} y="0" height="14"
-                  width={Math.max(0, (part / most) * 1000)}>
-                  <title>{`${legend[number]}: ${words(part)}`}</title>
-                </rect>
-              );
-            })}
-          </svg>
-          <span class="figures">{words(totals[index]!)}</span>
-        </li>
-      ))}
-    </ul>
+    <div class="bars" style={{ height: `${Math.min(bars.length, MOST_BARS) * BAR}px` }}>
+      <Windowed count={bars.length} height={BAR} keyOf={(index) => bars[index]!.key} label="Bars">
+        {(index) => <BarRow bar={bars[index]!} legend={legend} words={words} most={most} />}
+      </Windowed>
+    </div>
+  );
+}
+
+export const size = (bar: Bar): number => bar.parts.reduce((sum, part) => sum + part, 0);
+
+function BarRow({ bar, legend, words, most }: {
+  bar: Bar;
+  legend: readonly string[];
+  words(value: number): string;
+  most: number;
+}) {
+  let start = 0;
+  return (
+    <div class={`bar-row ${bar.look?.class ?? ""}`} style={bar.look?.style}>
+      <span class="bar-name cut" title={bar.label}>
+        <i aria-hidden="true" />{bar.href ? <a href={bar.href}>{bar.label}</a> : bar.label}
+      </span>
+      <svg class="bar" role="img" width="100%" height="14" preserveAspectRatio="none" viewBox="0 0 1000 14"
+        aria-label={`${bar.label}: ${words(size(bar))}`}>
+        {bar.parts.map((part, index) => {
+          const from = start;
+          start += part;
+          return (
+            <rect key={index} class={`part part-${index}`} x={(from / most) * 1000} y="0" height="14"
+              width={Math.max(0, (part / most) * 1000)}>
+              <title>{`${legend[index]}: ${words(part)}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
+      <span class="figures">{words(size(bar))}</span>
+    </div>
   );
 }
 

@@ -18,7 +18,8 @@ export interface Source {
   readonly steers: boolean;
   /** Where the view begins. */
   readonly start: string;
-  runs(): Promise<RunLine[]>;
+  /** The latest first; those behind the run `before`, where it is named. */
+  runs(before?: string): Promise<RunLine[]>;
   /** Keeps it up with its run until the returned function is called. */
   watch(session: string, watched: Watched): () => void;
   replay(session: string): Promise<Frame[]>;
@@ -46,8 +47,8 @@ export class ServerSource implements Source {
   readonly steers = true;
   readonly start = "#/runs";
 
-  runs(): Promise<RunLine[]> {
-    return fetched("/api/runs");
+  runs(before = ""): Promise<RunLine[]> {
+    return fetched(`/api/runs?limit=200${before ? `&before=${part(before)}` : ""}`);
   }
 
   watch(session: string, watched: Watched): () => void {
@@ -193,7 +194,8 @@ export class ExportSource implements Source {
     return `#/run/${part(this.exported.run.session)}/replay`;
   }
 
-  async runs(): Promise<RunLine[]> {
+  async runs(before = ""): Promise<RunLine[]> {
+    if (before) return [];
     const { run, frames } = this.exported;
     let usd = 0;
     let tokens = 0;

@@ -13,12 +13,10 @@ import { QuestionsPage, RunQuestionsPage } from "./pages/questions";
 import { Replay } from "./pages/replay";
 import { RunsPage } from "./pages/runs";
 import { TeamPage } from "./pages/team";
-import { useRoute, type Route } from "./router";
+import { useRoute, type RunRoute } from "./router";
 import { Watched } from "./store";
 import type { OpenQuestion } from "./types";
 import "./styles/app.css";
-
-type RunRoute = Extract<Route, { session: string }>;
 
 const source = foundSource();
 
@@ -57,17 +55,11 @@ function Run({ route }: { route: RunRoute }) {
   }, [watched]);
   const { state } = watched;
   const view: RunView = { session, state, within: "", steers: source.steers && state.live };
-  return (
+  return within ? (
+    <Replay view={view} route={route} watched={watched}><Page route={route} /></Replay>
+  ) : (
     <RunContext.Provider value={view}>
-      <Shell route={route} watched={watched}>
-        {within ? (
-          <Replay>
-            <Page route={route} />
-          </Replay>
-        ) : (
-          watched.begun && <Page route={route} />
-        )}
-      </Shell>
+      <Shell route={route} watched={watched}>{watched.begun && <Page route={route} />}</Shell>
     </RunContext.Provider>
   );
 }

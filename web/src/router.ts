@@ -10,6 +10,8 @@ export type Route =
   | { page: "questions" }
   | { page: RunPage | "agent"; session: string; agent: string; within: "" | "replay" };
 
+export type RunRoute = Extract<Route, { session: string }>;
+
 export function parse(hash: string): Route {
   const parts = hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
   if (parts[0] === "questions") return { page: "questions" };

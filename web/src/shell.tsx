@@ -27,13 +27,16 @@ export function Shell({ route, watched, children }: {
       <Side route={route} view={view} />
       <div class="content">
         {view && <Top view={view} />}
-        {watched && !watched.connected && (
-          <p class="banner" role="status">
-            {watched.failure || "The connection is lost. It resumes where it was as soon as the server answers."}
-          </p>
-        )}
-        <main ref={main} tabIndex={-1}>{children}</main>
+        <main ref={main} tabIndex={-1}>
+          {children}
+          {watched && !watched.begun && watched.connected && <p class="loading soft" role="status">Reading…</p>}
+        </main>
       </div>
+      {watched && !watched.connected && (
+        <p class="toast" role="status">
+          {watched.failure || "The connection is lost. It resumes where it was as soon as the server answers."}
+        </p>
+      )}
     </div>
   );
 }
@@ -62,7 +65,7 @@ function Side({ route, view }: { route: Route; view: RunView | null }) {
                 here={route.within ? page === "replay" : page === route.page || (page === "team" && route.page === "agent")} />
             ))}
           </nav>
-          <Members view={{ ...view, within: route.within }} current={route.agent} />
+          <Members view={view} current={route.agent} />
         </>
       )}
     </aside>

@@ -18,6 +18,8 @@ export interface WindowedProps {
   role?: "list" | "log" | "table" | "rowgroup";
   /** Told when the first rows come into sight. */
   onTop?(): void;
+  /** Told when the last rows come into sight. */
+  onEnd?(): void;
   /** Brings a row into sight whenever it changes. */
   show?: string | null;
 }
@@ -117,6 +119,7 @@ export function Windowed(props: WindowedProps) {
     const index = Math.min(Math.max(0, rowAt(starts, top)), Math.max(0, count - 1));
     anchor.current = count ? { key: keyOf(index), below: starts[index]! - top } : null;
     if (top < BEYOND) props.onTop?.();
+    if (element.scrollHeight - element.clientHeight - top < BEYOND) props.onEnd?.();
     setPlace((before) =>
       Math.abs(before.top - top) < BEYOND / 4 && before.view === element.clientHeight
         ? before

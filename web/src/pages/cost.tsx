@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { Choices, Empty, agentLook, useKept } from "../bits";
-import { Bars, Legend, Line, type Bar } from "../chart";
+import { Bars, Legend, Line, size, type Bar } from "../chart";
 import { agentPath, useNow, useRun, type RunView } from "../context";
 import { clock, count, dollars, plural, seconds } from "../format";
 import { taskKey } from "../store";
@@ -111,7 +111,6 @@ function grouped(rows: readonly CostRow[], by: By, unit: Unit, view: RunView): [
       bar.parts[found < 0 ? legend.length - 1 : found]! += row.usd;
     }
   }
-  const size = (bar: Bar) => bar.parts.reduce((sum, part) => sum + part, 0);
   return [legend, [...bars.values()].sort((one, other) => size(other) - size(one))];
 }
 

@@ -66,7 +66,10 @@ function QuestionCard({ asked, withRun = false }: { asked: OpenQuestion; withRun
     <article class="question" aria-label={`${asked.name} asks`}>
       <header>
         <Asker asked={asked} withRun={withRun} /> {titleOf(question)}
-        <span class="soft"><Time at={asked.asked} text={ago(asked.asked, now)} /></span>
+        <span class="soft">
+          {withRun && <a href={runPath(asked.session, "questions")}>run {asked.session.slice(0, 8)}</a>}{" "}
+          <Time at={asked.asked} text={ago(asked.asked, now)} />
+        </span>
       </header>
       {question.type === "permission" && <MayRunForm question={question} shut={shut} answer={answer} />}
       {question.type === "choice" && <ChooseForm question={question} shut={shut} answer={answer} />}

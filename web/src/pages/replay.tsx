@@ -3,12 +3,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Choices, Empty, Problem } from "../bits";
-import { RunContext, useRun, useSource, type RunView } from "../context";
+import { RunContext, useSource, type RunView } from "../context";
 import { clock, plural, seconds } from "../format";
 import { Icon } from "../icons";
 import { Reel } from "../reel";
-import { runPath, useRoute, type RunPage } from "../router";
-import type { RunState } from "../store";
+import { runPath, type RunPage, type RunRoute } from "../router";
+import { Shell } from "../shell";
+import type { RunState, Watched } from "../store";
 
 const PAGES: readonly (readonly [RunPage, string])[] = [
   ["team", "Team"], ["board", "Board"], ["mail", "Mail"], ["cost", "Cost"], ["questions", "Questions"],
@@ -20,8 +21,12 @@ type Pace = (typeof PACES)[number];
 /** Where each run was left, so that going to another page and back keeps the moment. */
 const places = new Map<string, number>();
 
-export function Replay({ children }: { children: ComponentChildren }) {
-  const view = useRun();
+export function Replay({ view, route, watched, children }: {
+  view: RunView;
+  route: RunRoute;
+  watched: Watched;
+  children: ComponentChildren;
+}) {
   const source = useSource();
   const [reel, setReel] = useState<Reel | null>(null);
   const [problem, setProblem] = useState("");
@@ -35,36 +40,34 @@ export function Replay({ children }: { children: ComponentChildren }) {
       here = false;
     };
   }, [view.session]);
-  if (problem) return <div class="page"><Problem text={problem} /></div>;
-  if (!reel) return <div class="page"><p class="loading soft" role="status">Reading the journal…</p></div>;
-  if (!reel.frames.length) return <div class="page"><Empty title="Nothing has happened yet" /></div>;
-  return <Projected reel={reel} view={view}>{children}</Projected>;
+  if (reel?.frames.length) return <Projected reel={reel} view={view} route={route} watched={watched}>{children}</Projected>;
+  return (
+    <RunContext.Provider value={view}>
+      <Shell route={route} watched={watched}>
+        <Problem text={problem} />
+        {reel && <Empty title="Nothing has happened yet" />}
+        {!reel && !problem && <p class="loading soft" role="status">Reading the journal…</p>}
+      </Shell>
+    </RunContext.Provider>
+  );
 }
 
-function Projected({ reel, view, children }: { reel: Reel; view: RunView; children: ComponentChildren }) {
+function Projected({ reel, view, route, watched, children }: {
+  reel: Reel;
+  view: RunView;
+  route: RunRoute;
+  watched: Watched;
+  children: ComponentChildren;
+}) {
   const last = reel.frames.length;
   const [place, setPlace] = useState(Math.min(last, places.get(view.session) ?? last));
-  const [playing, setPlaying] = useState(false);
-  const [pace, setPace] = useState<Pace>("15");
   const state = useMemo(() => reel.at(place), [reel, place]);
-  const route = useRoute();
-  const go = (to: number) => setPlace(Math.max(1, Math.min(last, to)));
   useEffect(() => {
     places.set(view.session, place);
-    if (place >= last) setPlaying(false);
   }, [place]);
-  useEffect(() => {
-    if (!playing) return;
-    const timer = setInterval(() => setPlace((now) => Math.min(last, now + 1)), 1000 / Number(pace));
-    return () => clearInterval(timer);
-  }, [playing, pace]);
-  const play = () => {
-    if (!playing && place >= last) setPlace(1);
-    setPlaying(!playing);
-  };
   return (
     <RunContext.Provider value={{ ...view, state, within: "replay", steers: false }}>
-      <div class="replay">
+      <Shell route={route} watched={watched}>
         <nav class="replay-pages" aria-label="What to replay">
           {PAGES.map(([page, words]) => (
             <a key={page} href={runPath(view.session, page, "", "replay")}
@@ -72,22 +75,49 @@ function Projected({ reel, view, children }: { reel: Reel; view: RunView; childr
           ))}
         </nav>
         <div class="replay-page">{children}</div>
-        <div class="player" role="group" aria-label="Replay">
-          <button type="button" onClick={play} aria-label={playing ? "Pause" : "Play"}><Icon name={playing ? "pause" : "play"} /></button>
-          <button type="button" class="wide" onClick={() => go(place - 1)} disabled={place <= 1} aria-label="One step back"><Icon name="previous" /></button>
-          <button type="button" class="wide" onClick={() => go(place + 1)} disabled={place >= last} aria-label="One step on"><Icon name="next" /></button>
-          <input type="range" min={1} max={last} value={place} aria-label="Moment of the run"
-            aria-valuetext={`${clock(state.at)}, step ${place} of ${last}`}
-            onInput={(event) => {
-              setPlaying(false);
-              go(Number(event.currentTarget.value));
-            }} />
-          <Moment state={state} began={reel.frames[0]!.run?.began ?? reel.frames[0]!.at} place={place} last={last} />
-          <Choices<Pace> label="Steps a second" value={pace} onChange={(value) => setPace(value)}
-            options={PACES.map((each) => [each, `${Number(each) / 5}×`] as const)} />
-        </div>
-      </div>
+        <Player reel={reel} state={state} place={place} setPlace={setPlace} />
+      </Shell>
     </RunContext.Provider>
+  );
+}
+
+function Player({ reel, state, place, setPlace }: {
+  reel: Reel;
+  state: RunState;
+  place: number;
+  setPlace(change: (now: number) => number): void;
+}) {
+  const last = reel.frames.length;
+  const [playing, setPlaying] = useState(false);
+  const [pace, setPace] = useState<Pace>("15");
+  const go = (by: number) => setPlace((now) => Math.max(1, Math.min(last, now + by)));
+  useEffect(() => {
+    if (place >= last) setPlaying(false);
+  }, [place]);
+  useEffect(() => {
+    if (!playing) return;
+    const timer = setInterval(() => go(1), 1000 / Number(pace));
+    return () => clearInterval(timer);
+  }, [playing, pace]);
+  const play = () => {
+    if (!playing && place >= last) setPlace(() => 1);
+    setPlaying(!playing);
+  };
+  return (
+    <div class="player" role="group" aria-label="Replay">
+      <button type="button" onClick={play} aria-label={playing ? "Pause" : "Play"}><Icon name={playing ? "pause" : "play"} /></button>
+      <button type="button" class="wide" onClick={() => go(-1)} disabled={place <= 1} aria-label="One step back"><Icon name="previous" /></button>
+      <button type="button" class="wide" onClick={() => go(1)} disabled={place >= last} aria-label="One step on"><Icon name="next" /></button>
+      <input type="range" min={1} max={last} value={place} aria-label="Moment of the run"
+        aria-valuetext={`${clock(state.at)}, step ${place} of ${last}`}
+        onInput={(event) => {
+          setPlaying(false);
+          setPlace(() => Number(event.currentTarget.value));
+        }} />
+      <Moment state={state} began={reel.frames[0]!.run?.began ?? reel.frames[0]!.at} place={place} last={last} />
+      <Choices<Pace> label="Steps a second" value={pace} onChange={(value) => setPace(value)}
+        options={PACES.map((each) => [each, `${Number(each) / 5}×`] as const)} />
+    </div>
   );
 }
 

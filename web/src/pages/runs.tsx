@@ -15,8 +15,18 @@ export function RunsPage() {
   const now = useNow();
   const [runs, setRuns] = useState<RunLine[] | null>(null);
   const [wanted, setWanted] = useState("");
-  const [, problem, give] = useOrder();
+  const [busy, problem, give] = useOrder();
   const load = () => void give(async () => setRuns(await source.runs()));
+  const [whole, setWhole] = useState(false);
+  const loadMore = async () => {
+    const last = runs?.at(-1);
+    if (busy || whole || !last) return;
+    await give(async () => {
+      const more = await source.runs(last.session);
+      setWhole(!more.length);
+      setRuns([...(runs ?? []), ...more]);
+    });
+  };
   useEffect(() => {
     const seen = () => document.visibilityState === "visible" && load();
     document.addEventListener("visibilitychange", seen);
@@ -25,7 +35,7 @@ export function RunsPage() {
   useEffect(load, [questions]);
   const shown = useMemo(() => {
     const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
-    return (runs ?? [])
+    return [...(runs ?? [])]
       .filter((run) => words.every((word) => `${run.prompt} ${run.cwd} ${run.teams} ${run.session}`.toLowerCase().includes(word)))
       .sort((one, other) => Number(other.live) - Number(one.live) || other.last - one.last);
   }, [runs, wanted]);
@@ -43,7 +53,8 @@ export function RunsPage() {
       )}
       {runs && !!runs.length && !shown.length && <Empty title="No run matches" />}
       {!!shown.length && (
-        <Windowed count={shown.length} height={68} keyOf={(index) => shown[index]!.session} label="Runs" class="fill">
+        <Windowed count={shown.length} height={68} keyOf={(index) => shown[index]!.session} label="Runs" class="fill"
+          onEnd={() => void loadMore()}>
           {(index) => <Line run={shown[index]!} now={now} />}
         </Windowed>
       )}

@@ -9,6 +9,7 @@ import type { AgentRow, AgentState } from "../types";
 import { Windowed } from "../windowed";
 
 const STATES: AgentState[] = ["working", "waiting", "idle", "completed", "failed", "killed", "gone"];
+const MOST_WAITS = 60;
 const CARD_WIDTH = 264;
 const CARD_HEIGHT = 152;
 
@@ -27,9 +28,13 @@ export function TeamPage() {
         <Counts agents={agents} only={only} onOnly={setOnly} />
         <Choices label="Show as" value={look} onChange={setLook} options={[["cards", "Cards"], ["table", "Table"]]} />
       </header>
-      <Waits agents={agents} />
-      {!shown.length && <Empty title={`Nobody is ${only ? stateWords(only) : "here"} now`} />}
-      {look === "cards" ? <Cards agents={shown} view={view} now={now} /> : <Table agents={shown} view={view} now={now} />}
+      <div class="team-body">
+        <Waits agents={agents} />
+        {!shown.length && <Empty title={`Nobody is ${only ? stateWords(only) : "here"} now`} />}
+        {!!shown.length && (look === "cards"
+          ? <Cards agents={shown} view={view} now={now} />
+          : <Table agents={shown} view={view} now={now} />)}
+      </div>
     </div>
   );
 }
@@ -53,26 +58,30 @@ function Counts({ agents, only, onOnly }: {
   );
 }
 
-/** One line for each that waits: for others, or for a person. */
+/** One line for each that waits: for others, or for a person. It has its place whether somebody waits or not. */
 function Waits({ agents }: { agents: readonly AgentRow[] }) {
   const view = useRun();
-  const waiting = agents.filter((each) => each.question || each.waits_for.length);
+  const [shown, setShown] = useKept<"shown" | "hidden">("waits", "hidden");
+  const waiting = useMemo(() => agents.filter((each) => each.question || each.waits_for.length), [agents]);
   return (
-    <details class="waits" open={waiting.length > 0 && waiting.length <= 6}>
-      <summary>Who waits for whom <span class="figures soft">{waiting.length || "nobody"}</span></summary>
-      {waiting.length > 0 && (
-        <ul>
-          {waiting.slice(0, 40).map((each) => (
-            <li key={each.id}>
-              <Who name={each.name} agent={each} /> <span class="arrow" aria-label="waits for">→</span>{" "}
-              {each.question && <a class="pill pill-ask" href={runPath(view.session, "questions", "", view.within)}>your answer</a>}
-              {each.waits_for.map((name) => <Who key={name} name={name} />)}
-            </li>
-          ))}
-          {waiting.length > 40 && <li class="soft">and {waiting.length - 40} more</li>}
-        </ul>
-      )}
-    </details>
+    <section class="waits" aria-label="Who waits for whom">
+      <button type="button" class="fold" aria-expanded={shown === "shown"}
+        onClick={() => setShown(shown === "shown" ? "hidden" : "shown")}>
+        <span class="fold-mark" aria-hidden="true" />
+        <strong>Who waits for whom</strong> <span class="figures soft">{waiting.length || "nobody"}</span>
+      </button>
+      <ul class={shown}>
+        {!waiting.length && <li class="soft">Nobody is held up.</li>}
+        {waiting.slice(0, MOST_WAITS).map((each) => (
+          <li key={each.id}>
+            <Who name={each.name} agent={each} /> <span class="arrow" aria-label="waits for">→</span>
+            {each.question && <a class="pill pill-ask" href={runPath(view.session, "questions", "", view.within)}>your answer</a>}
+            {each.waits_for.map((name) => <Who key={name} name={name} />)}
+          </li>
+        ))}
+        {waiting.length > MOST_WAITS && <li class="soft">and {waiting.length - MOST_WAITS} more</li>}
+      </ul>
+    </section>
   );
 }
 
@@ -117,6 +126,7 @@ function Card({ agent, view, now }: { agent: AgentRow; view: RunView; now: numbe
     <article class={`card ${look.class} ${ended ? "card-ended" : ""}`} style={look.style} data-agent={agent.id}>
       <header>
         <a class="card-name" href={agentPath(view, agent)}>{agent.name}</a>
+        {agent.kind !== agent.name && <span class="card-kind" title={`${agent.kind}, ${agent.model}`}>{agent.kind}</span>}
         <StateMark state={agent.state} />
       </header>
       <p class="card-doing" title={agent.doing || agent.detail}>{agent.doing || agent.detail || "\u00a0"}</p>
@@ -128,9 +138,8 @@ function Card({ agent, view, now }: { agent: AgentRow; view: RunView; now: numbe
         )}
       </p>
       <footer>
-        <span class="cut" title={`${agent.kind}, ${agent.model}`}>{agent.kind}</span>
-        <span class="figures" title="Tool calls">{plural(agent.tool_calls, "call")}</span>
         <Cost usd={agent.usd} tokens={agent.tokens} priced={agent.priced} />
+        <span class="figures" title="Tool calls">{plural(agent.tool_calls, "call")}</span>
         <span class="figures" title="Since it was last heard">{ago(agent.heard, now)}</span>
       </footer>
     </article>
