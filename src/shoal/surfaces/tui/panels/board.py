@@ -101,9 +101,8 @@ class BoardPanel(Panel):
         if not self._wide:
             return self.query_one("#board-list", Rows)
         lists = self._lists()
-        return next((each for each in lists if each.has_focus), None) or next(
-            (each for each in lists if each.entries), lists[0]
-        )
+        filled = [each for each in lists if each.entries]
+        return next((each for each in filled if each.has_focus), (filled or lists)[0])
 
     def _lists(self) -> list[Rows]:
         return [self.query_one(f"#rows-{status}", Rows) for status in STATUSES]

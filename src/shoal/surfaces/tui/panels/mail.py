@@ -36,7 +36,7 @@ class MailPanel(Panel):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._letters: dict[str, LetterRow] = {}
-        """In the order in which they were posted."""
+        """As they were last drawn."""
         self._of = ""
         self._only_unread = False
 
@@ -72,7 +72,7 @@ class MailPanel(Panel):
 
     def _arrange(self) -> None:
         follows = self.rows.at_end
-        shown = [row.id for row in self._letters.values() if self._fits(row)]
+        shown = [row.id for row in self.picture.letters.values() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
         if len(shown) > MOST:
             self.rows.touch(_OLDER)

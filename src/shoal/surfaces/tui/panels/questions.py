@@ -85,7 +85,7 @@ class QuestionsPanel(Panel):
                 screen.overtaken(row)
 
     def _arrange(self) -> None:
-        still = [row for row in self._questions.values() if not row.answered]
+        still = self.picture.open_questions()
         done = sorted(
             (row for row in self._questions.values() if row.answered), key=lambda row: -row.answered
         )
