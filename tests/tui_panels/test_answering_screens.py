@@ -46,16 +46,23 @@ class Told(DeadHelm):
         return self.stands
 
 
-async def answered(tmp_path: Path, question: Question, *keys: str) -> tuple[list[Answer], PanelsApp]:
+Cases = list[tuple[list[str], Answer]]
+
+
+async def assert_answers(tmp_path: Path, question: Question, cases: Cases) -> None:
+    """Each of these keys gives this answer, and nothing else."""
     scene = await asking_scene()
     helm = Told(tmp_path)
     app = PanelsApp(QuestionsPanel(scene.picture, helm, clock=scene.clock))
-    row = scene.picture.questions.get(question.id)
+    row = scene.picture.questions.get(question.id) or asked(question)
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.push_screen(AnswerScreen(row or asked(question), helm, picture=scene.picture))
-        await pilot.press(*keys)
-        await pilot.pause()
-    return helm.answers, app
+        for keys, answer in cases:
+            await app.push_screen(AnswerScreen(row, helm, picture=scene.picture))
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert helm.answers == [answer], keys
+            assert len(app.screen_stack) == 1
+            helm.answers.clear()
 
 
 def asked(question: Question) -> QuestionRow:
@@ -101,9 +108,8 @@ async def test_questions_look_so(
 
 
 @pytest.mark.spec("USR-05", "USR-27")
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+async def test_a_call_is_allowed_changed_or_refused(tmp_path: Path) -> None:
+    cases: Cases = [
         (["y"], Allowed()),
         (["enter"], Allowed()),
         (["s"], Allowed(remember="session")),
@@ -117,12 +123,8 @@ async def test_questions_look_so(
             ["e", "ctrl+end", *" -k", "ctrl+s"],
             Allowed(input={**MAY_RUN.input, "command": "rm -rf build && make test -k"}),
         ),
-    ],
-    ids=lambda each: "-".join(each) if isinstance(each, list) else "",
-)
-async def test_a_call_is_allowed_changed_or_refused(tmp_path: Path, keys: list[str], answer: Answer) -> None:
-    answers, _ = await answered(tmp_path, MAY_RUN, *keys)
-    assert answers == [answer]
+    ]
+    await assert_answers(tmp_path, MAY_RUN, cases)
 
 
 def write_call(given: dict[str, Any]) -> MayRun:
@@ -131,8 +133,7 @@ def write_call(given: dict[str, Any]) -> MayRun:
 
 async def test_what_nothing_suggests_is_not_offered(tmp_path: Path) -> None:
     bare = write_call({"content": "a"})
-    answers, _ = await answered(tmp_path, bare, "s", "p", "x", "y")
-    assert answers == [Allowed()]
+    await assert_answers(tmp_path, bare, [(["s", "p", "x", "y"], Allowed())])
 
 
 async def test_an_input_that_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -163,9 +164,8 @@ def test_a_typed_input_is_checked(text: str, told: str) -> None:
 
 
 @pytest.mark.spec("USR-05")
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+async def test_choices_are_made_one_after_the_other(tmp_path: Path) -> None:
+    cases: Cases = [
         (["2", "1", "3", "d"], Chosen(answers=_both("Generated", "src, docs"))),
         (
             ["o", *"none", "enter", "2", "o", *"all", "enter", "d"],
@@ -173,33 +173,23 @@ def test_a_typed_input_is_checked(text: str, told: str) -> None:
         ),
         (["1", "b", "2", "1", "1", "2", "d"], Chosen(answers=_both("Generated", "tests"))),
         (["1", "d", "n", *"no", "enter"], Denied(reason="no")),
-    ],
-)
-async def test_choices_are_made_one_after_the_other(tmp_path: Path, keys: list[str], answer: Answer) -> None:
-    answers, _ = await answered(tmp_path, CHOOSE, *keys)
-    assert answers == [answer]
+    ]
+    await assert_answers(tmp_path, CHOOSE, cases)
 
 
 @pytest.mark.spec("USR-26")
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
+async def test_a_plan_is_approved_in_a_mode_or_rejected(tmp_path: Path) -> None:
+    cases: Cases = [
         (["y"], Approved(digest="2")),
         (["e"], Approved(digest="2", mode="acceptEdits")),
         (["m", *"dont", "enter"], Approved(digest="2", mode="dontAsk")),
         (["m", "escape", "d", "d", "n", *"why", "enter"], Denied(reason="why")),
-    ],
-)
-async def test_a_plan_is_approved_in_a_mode_or_rejected(
-    tmp_path: Path, keys: list[str], answer: Answer
-) -> None:
-    answers, _ = await answered(tmp_path, PLAN, *keys)
-    assert answers == [answer]
+    ]
+    await assert_answers(tmp_path, PLAN, cases)
 
 
 async def test_a_first_plan_is_compared_with_nothing(tmp_path: Path) -> None:
-    answers, _ = await answered(tmp_path, FIRST_PLAN, "d", "y")
-    assert answers == [Approved(digest="1")]
+    await assert_answers(tmp_path, FIRST_PLAN, [(["d", "y"], Approved(digest="1"))])
 
 
 @pytest.mark.spec("USR-05")
