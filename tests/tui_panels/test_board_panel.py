@@ -72,6 +72,19 @@ async def test_what_waits_is_told_anew_when_its_blocker_is_done_and_deleted_task
         assert sum(each.drawn for each in panel._lists()) - drawn == 2
 
 
+async def test_keys_act_where_tasks_are_when_a_column_empties(helm: DeadHelm) -> None:
+    scene = Scene()
+    scene.task("1", "Paint it")
+    panel = BoardPanel(scene.picture, helm, clock=scene.clock)
+    async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: panel.current is not None)
+        scene.task("1", "Paint it", "in_progress", owner="ada")
+        panel.look()
+        await until(pilot, lambda: panel.query_one("#rows-in_progress").has_focus)
+        assert panel.current is not None
+        assert panel.current.owner == "ada"
+
+
 @pytest.mark.spec("USR-11")
 async def test_what_tasks_say_is_only_shown(helm: DeadHelm) -> None:
     scene = Scene()
