@@ -180,7 +180,7 @@ class BoardPanel(Panel):
     def _arrange_columns(self, ordered: dict[str, list[TaskRow]]) -> None:
         for status, rows in ordered.items():
             title = line(MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED))
-            self.query_one(f"#column-{status} > .board--title", Static).update(title)
+            self.query_one(f"#column-{status} > .board--title", Static).update(title, layout=False)
             cards = [Entry((row.board, row.id), CARD) for row in rows]
             self.query_one(f"#rows-{status}", Rows).put_in_order(cards)
         if self.has_focus_within and not self.rows.has_focus:

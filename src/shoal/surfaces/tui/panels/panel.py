@@ -172,7 +172,8 @@ class Panel(Vertical):
             await self._record.aclose()
 
     def head(self, content: Content) -> None:
-        self.query_one(".panel--head", Static).update(content)
+        # Its place stays the same, so nothing else is laid out or drawn again.
+        self.query_one(".panel--head", Static).update(content, layout=False)
 
     def action_leave(self) -> None:
         self.post_message(self.Left(self))
