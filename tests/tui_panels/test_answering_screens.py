@@ -229,6 +229,7 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await until(pilot, lambda: "ada has its answer from elsewhere: approved." in app.words)
         assert panel.open_count == 2
+        assert panel.rows.cursor == MAY_RUN.id, "it is on the next that is open"
         await pilot.press("end", "enter")
         await until(pilot, lambda: "ada asked" in text_of(app))
         await pilot.press("escape", "home", "enter")
