@@ -69,7 +69,10 @@ def fields_of(content: bytes) -> dict[str, Any]:
         return dict(_decode_fields(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = value_of(content)
-        return value if isinstance(value, dict) else {}
+    if isinstance(value, Invalid):
+        # A reader passes over the name of a field it does not know, whatever its bytes are.
+        value = value_of(content.decode(errors="surrogateescape").encode(errors="surrogatepass"))
+    return {name: Raw(exact(each)) for name, each in value.items()} if isinstance(value, dict) else {}
 
 
 def rewritten(content: bytes, known: Mapping[str, Any]) -> bytes:
@@ -86,6 +89,13 @@ def object_bytes(fields: Mapping[str, Any]) -> bytes:
     return b"{%b}" % b",".join(b"%b:%b" % (dump(name), _bytes(value)) for name, value in fields.items())
 
 
+def exact(value: Any) -> bytes:
+    """What `value_of` read, as it was: NaN and numbers without end too, which `dump` has no word for."""
+    import json
+
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def _bytes(value: Any) -> bytes:
     return bytes(value) if isinstance(value, Raw) else dump(value)
 
@@ -94,5 +104,5 @@ def for_people(content: bytes) -> bytes:
     """The same JSON, indented if it can be."""
     try:
         return msgspec.json.format(content, indent=2) + b"\n"
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return content + b"\n"
