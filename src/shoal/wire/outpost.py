@@ -6,6 +6,7 @@ how the teammate stands, what it asks of the purse and the desk, and what the le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -205,11 +206,18 @@ def word(message: Up | Down) -> bytes:
 
 def up(message: bytes) -> Up:
     """Raises ValueError for what no teammate of ours says."""
-    heard: Up = _decode_up(message)
+    heard: Up = _decoded(message, _decode_up)
     return heard
 
 
 def down(message: bytes) -> Down:
     """Raises ValueError for what no lead of ours says."""
-    heard: Down = _decode_down(message)
+    heard: Down = _decoded(message, _decode_down)
     return heard
+
+
+def _decoded(message: bytes, decode: Callable[[bytes], Any]) -> Any:
+    try:
+        return decode(message)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -162,7 +162,7 @@ def _entry(raw: Raw) -> tuple[Said | Compacted | Rewound | Title | Passed, tuple
             return _read_compacted(raw), ()
         if isinstance(place, str) and kind == "system" and subtype == "shoal_rewind":
             return _read_rewound(raw), ()
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass  # a line of a known type in a shape we do not know
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
     return Passed(kind=name or "untyped", id=_id(place), parent=_id(raw.get("parentUuid"))), ()
