@@ -1,0 +1,172 @@
+"""Files of a home as other programs or a crash may leave them: nothing raises, nothing is lost.
+
+The file beside each is read as before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from shoal.core.clock import SystemClock
+from shoal.core.errors import NoSuchTeam
+from shoal.core.ids import Ids
+from shoal.core.mail import Mail
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
+from shoal.core.roster import Newcomer
+from shoal.core.tasks import Change, Draft
+from shoal.stores.files.board import FileTaskBoard
+from shoal.stores.files.journal import read_journal
+from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.stores.files.questions import Questions
+from shoal.stores.files.rosters import FileRosters
+from shoal.stores.files.sessions import read_session
+from shoal.wire.foreign import Invalid
+from shoal.wire.mail import Inbox, entry_bytes, inbox_bytes, read_inbox
+from shoal.wire.tasks import TaskFile, read_task
+
+from . import seeds
+from .door import Door
+
+TEAM, ANN, BOB = TeamName("roof"), AgentName("ann"), AgentName("bob")
+_AT = "2026-02-13T10:11:35.247Z"
+
+
+def _in_a_home(work: Callable[[Path, bytes], Awaitable[None]]) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        with tempfile.TemporaryDirectory(prefix="shoal-fuzz-") as home:
+            asyncio.run(work(Path(home), data))
+
+    return read
+
+
+def _mail(name: str) -> Mail:
+    return Mail(id=name, sender=BOB, text=name, timestamp=_AT)
+
+
+async def _inbox(home: Path, data: bytes) -> None:
+    """Whatever it held is taken or set aside, whole; new mail arrives behind it."""
+    reports: list[str] = []
+    boxes = FileMailboxes(home, TEAM, clock=SystemClock(), ids=Ids(1), report=reports.append)
+    try:
+        await boxes.open(ANN)
+        directory = home / "teams" / TEAM / "inboxes"
+        (directory / "ann.json").write_bytes(data)
+        (directory / "bob.json").write_bytes(inbox_bytes([entry_bytes(_mail("beside"))]))
+        taken = await boxes.take(ANN, limit=1_000)
+        read = read_inbox(data)
+        if isinstance(read, Inbox):
+            wanted = [entry.mail.text for entry in read.entries if not entry.mail.read]
+            assert [mail.text for mail in taken] == wanted
+        if isinstance(read, Invalid) or read.rejected:
+            aside = list(directory.glob("ann.json.corrupt-*"))
+            assert [path.read_bytes() for path in aside] == [data]
+            assert len(reports) == 1
+            assert str(aside[0]) in reports[0]
+        await boxes.post(ANN, _mail("new"))
+        assert (await boxes.take(ANN, limit=1_000))[-1].id == "new"
+        await boxes.mark(ANN, [mail.id for mail in await boxes.take(ANN, limit=1_000)])
+        assert await boxes.take(ANN) == ()
+        kept = [mail.text for mail in await boxes.history(ANN)]
+        assert all(mail.text in kept for mail in taken)
+        assert [mail.id for mail in await boxes.take(BOB)] == ["beside"]
+    finally:
+        await boxes.aclose()
+
+
+async def _task(home: Path, data: bytes) -> None:
+    """A file that is no task is named, and left as it is."""
+    reports: list[str] = []
+    board = FileTaskBoard(home, TEAM, clock=SystemClock(), ids=Ids(1), report=reports.append)
+    try:
+        beside = await board.create(Draft(subject="beside", description=""))
+        path = home / "tasks" / TEAM / "7.json"
+        path.write_bytes(data)
+        os.utime(path, (1, 1))
+        read = read_task(data, TaskId("7"))
+        found = {task.id: task for task in await board.list()}
+        assert found.pop(beside.id) == beside
+        assert bool(found) == isinstance(read, TaskFile)
+        if isinstance(read, Invalid):
+            assert any(str(path) in report for report in reports)
+        elif isinstance(read, TaskFile):
+            assert found[TaskId("7")].subject == read.task.subject
+        await board.update(beside.id, Change(description="more"), by=ANN)
+        if not isinstance(read, TaskFile):
+            assert path.read_bytes() == data
+        claim = await board.claim_next(by=ANN)
+        assert claim is not None
+        assert (await board.create(Draft(subject="next", description=""))).id == "8"
+    finally:
+        await board.aclose()
+
+
+async def _roster(home: Path, data: bytes) -> None:
+    reports: list[str] = []
+    rosters = FileRosters(home, clock=SystemClock(), report=reports.append)
+    lead = Newcomer(name=LEAD_NAME, agent_type="t", model="m", cwd="/", prompt="p")
+    try:
+        await rosters.create(TEAM, lead=lead, session="s", description=None)
+        await rosters.create("beside", lead=lead, session="s", description=None)
+        directory = home / "teams" / TEAM
+        (directory / "config.json").write_bytes(data)
+        team = await rosters.read(TEAM)
+        if team is None:
+            assert [path.read_bytes() for path in directory.glob("config.json.corrupt-*")] == [data]
+            assert any("set aside" in report for report in reports)
+        try:
+            joined = await rosters.join(
+                TEAM, Newcomer(name="new", agent_type="t", model="m", cwd="/", prompt="p")
+            )
+        except NoSuchTeam:
+            assert team is None
+        else:
+            after = await rosters.read(TEAM)
+            assert team is not None
+            assert after is not None
+            assert after.members == (*team.members, joined)
+        assert await rosters.read(TeamName("beside")) is not None
+    finally:
+        await rosters.aclose()
+
+
+async def _session(home: Path, data: bytes) -> None:
+    path = home / "session.jsonl"
+    path.write_bytes(data + b"\n" + seeds.of("transcript")[1] + b"\n")
+    loaded = read_session(path)
+    assert loaded.messages
+    assert path.read_bytes().startswith(data)
+
+
+async def _journal(home: Path, data: bytes) -> None:
+    path = home / "journal.jsonl"
+    path.write_bytes(data + b"\n" + seeds.of("journal")[0] + b"\n")
+    reports: list[str] = []
+    events = list(read_journal(path, report=reports.append))
+    assert events[-1].next == path.stat().st_size
+    for event in events:
+        assert next(read_journal(path, event.offset)) == event
+
+
+async def _questions(home: Path, data: bytes) -> None:
+    questions = Questions(home)
+    (home / "q1.json").write_bytes(data)
+    (home / "q2.json").write_bytes(seeds.of("question")[1])
+    (home / "q2.answer.json").write_bytes(data)
+    questions.open()
+    asked = questions.get("q2")
+    assert asked is not None
+    questions.answer_to(asked)
+    questions.get("q1")
+
+
+DOORS = (
+    Door("inbox-file", _in_a_home(_inbox), (), seeds.of("inbox")),
+    Door("task-file", _in_a_home(_task), (), seeds.of("task")),
+    Door("roster-file", _in_a_home(_roster), (), seeds.of("roster")),
+    Door("session-file", _in_a_home(_session), (), seeds.of("transcript")),
+    Door("journal-file", _in_a_home(_journal), (), (*seeds.of("journal"), *seeds.of("torn-journal"))),
+    Door("question-file", _in_a_home(_questions), (), (*seeds.of("question"), *seeds.of("answer"))),
+)
