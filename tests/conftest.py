@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, settings
 
 # `make check` must say the same of the same sources: examples come from the test, not from chance, and a
-# failure is told at once. HYPOTHESIS_PROFILE=explore looks for new ones, and `long` for many more in tests/fuzz.
+# failure is told at once. HYPOTHESIS_PROFILE=explore looks for new ones; `long` for many more, in tests/fuzz.
 settings.register_profile(
     "steady", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
