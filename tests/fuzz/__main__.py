@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from .doors import BY_NAME, DOORS, Door, chosen
-from .guided import installed
+from .guided import ALTERED, installed
 from .seeds import TOKENS
 
 _LONGEST_INPUT = 2_000
@@ -86,7 +87,11 @@ def searched(target: str, seconds: int, seed: int) -> bool:
 def planted(corpus: Path, doors: tuple[Door, ...]) -> None:
     """The seeds of all doors; the first byte says for which one an input is."""
     corpus.mkdir()
+    chance = random.Random(1)
     for number, door in enumerate(doors):
+        choices = next(first for first in range(ALTERED, 256) if first % len(doors) == number)
+        for size in (40, 200, 800):
+            (corpus / f"{door.name}-choices-{size}").write_bytes(bytes([choices]) + chance.randbytes(size))
         for at, seed in enumerate(door.seeds):
             (corpus / f"{door.name}-{at}").write_bytes(bytes([number]) + seed)
 

@@ -8,9 +8,15 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from .door import Door
+
+ALTERED = 128
+"""From this first byte on the others choose what is done to a good document, else they are the input."""
 LONGEST = 10.0
 """Seconds of processor time; code that counts its branches is slower than usual."""
 
@@ -21,18 +27,40 @@ def main(atheris: Any, target: str, faults: Path, flags: list[str]) -> None:
     doors = chosen(target)
     known: set[tuple[str, ...]] = set()
 
-    def search(data: bytes) -> None:
-        door = doors[data[0] % len(doors)] if data else doors[0]
+    def tried(door: Door, data: bytes) -> None:
         try:
-            door.tried(data[1:], seconds=LONGEST)
+            door.tried(data, seconds=LONGEST)
         except Exception as error:  # noqa: BLE001 - it is what is looked for
             place = _place(error)
             if (door.name, *place) not in known:
                 known.add((door.name, *place))
-                _tell(faults, door.name, place, data[1:], error)
+                _tell(faults, door.name, place, data, error)
+
+    altering = [_altering(door, tried) for door in doors]
+
+    def search(data: bytes) -> None:
+        number, alters = (data[0] % len(doors), data[0] >= ALTERED) if data else (0, False)
+        if alters:
+            altering[number](data[1:])
+        else:
+            tried(doors[number], data[1:])
 
     atheris.Setup([sys.argv[0], *flags], search)
     atheris.Fuzz()
+
+
+def _altering(door: Door, tried: Callable[[Door, bytes], None]) -> Callable[[bytes], object]:
+    """Takes the bytes as choices: which document is altered, where and how."""
+    from hypothesis import given
+
+    from .inputs import for_documents
+
+    @given(for_documents(door.seeds))
+    def test(data: bytes) -> None:
+        tried(door, data)
+
+    search: Callable[[bytes], object] = test.hypothesis.fuzz_one_input
+    return search
 
 
 def _place(error: Exception) -> tuple[str, ...]:

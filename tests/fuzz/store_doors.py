@@ -11,21 +11,26 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.errors import NoSuchTeam
-from shoal.core.ids import Ids
+from shoal.core.errors import NoSuchTeam, SettingsError, StoreError
+from shoal.core.ids import AgentId, Ids
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.roster import Newcomer
 from shoal.core.tasks import Change, Draft
+from shoal.models.replay import read_recording
 from shoal.stores.files.board import FileTaskBoard
+from shoal.stores.files.credentials import credentials_path, store_credentials, stored_credentials
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.mailboxes import FileMailboxes
 from shoal.stores.files.questions import Questions
 from shoal.stores.files.rosters import FileRosters
 from shoal.stores.files.sessions import read_session
-from shoal.wire.foreign import Invalid
-from shoal.wire.mail import Inbox, entry_bytes, inbox_bytes, read_inbox
+from shoal.stores.files.subagents import recall, remember_mode
+from shoal.wire.foreign import Invalid, Rejected
+from shoal.wire.mail import Inbox, entry_bytes, inbox_bytes, read_entry, read_inbox
 from shoal.wire.tasks import TaskFile, read_task
+from shoal.workspaces.checkpoint_index import Change as Changed
+from shoal.workspaces.checkpoint_index import Index
 
 from . import seeds
 from .door import Door
@@ -162,7 +167,92 @@ async def _questions(home: Path, data: bytes) -> None:
     questions.get("q1")
 
 
+async def _overflow(home: Path, data: bytes) -> None:
+    """Of the lines that wait behind an inbox those that are mail arrive, and the others are kept."""
+    line = data.replace(b"\n", b" ").strip()
+    boxes = FileMailboxes(home, TEAM, clock=SystemClock(), ids=Ids(1))
+    try:
+        await boxes.open(ANN)
+        behind = home / "shoal" / "teams" / TEAM / "overflow" / "ann.jsonl"
+        behind.write_bytes(line + b"\n" + entry_bytes(_mail("behind")) + b"\n")
+        behind.with_suffix(".state").write_bytes(data[:90])
+        taken = [mail.id for mail in await boxes.take(ANN, limit=1_000)]
+        assert taken[-1:] == ["behind"]
+        if line and isinstance(read_entry(line), Rejected):
+            assert line in behind.parent.with_name("archive").joinpath("ann.jsonl").read_bytes().split(b"\n")
+        assert "behind" in [mail.id for mail in await boxes.history(ANN)]
+    finally:
+        await boxes.aclose()
+
+
+def _refusal(work: Callable[[], object]) -> str:
+    """What the error says, where there is one."""
+    try:
+        work()
+    except (StoreError, SettingsError) as error:
+        return str(error)
+    return ""
+
+
+async def _facts(home: Path, data: bytes) -> None:
+    """What an agent was held to is understood, or it cannot go on."""
+    transcript = home / "agent-a.jsonl"
+    transcript.write_bytes(seeds.of("transcript")[1] + b"\n")
+    transcript.with_suffix(".meta.json").write_bytes(data)
+    for read in (lambda: recall(transcript, AgentId("a")), lambda: remember_mode(transcript, "plan")):
+        if told := _refusal(read):
+            assert "agent-a" in told
+            assert transcript.with_suffix(".meta.json").read_bytes() == data
+
+
+async def _changes(home: Path, data: bytes) -> None:
+    """The changes that can be undone are those whose lines are whole."""
+    index = Index(home / "index.jsonl")
+    index.path.write_bytes(data)
+    before = index.changes()
+    change = Changed(turn=10**6, path=Path("/w/new"), before=None, after="d", mode=None)
+    index.append(change)
+    assert index.changes() == [*before, change]
+
+
+async def _credentials(home: Path, data: bytes) -> None:
+    path = credentials_path(home)
+    path.parent.mkdir()
+    path.write_bytes(data)
+    if told := _refusal(lambda: store_credentials(home, "new", {"KEY": "k"})):
+        assert str(path) in told
+        assert path.read_bytes() == data
+    else:
+        assert stored_credentials(home)["new"] == {"KEY": "k"}
+
+
+async def _recording(home: Path, data: bytes) -> None:
+    path = home / "run.jsonl"
+    path.write_bytes(data)
+    told = _refusal(lambda: read_recording(path))
+    assert not told or str(path) in told
+
+
+_META = (
+    b'{"agentType":"t","description":"d","name":"n","model":"m","mode":"plan","system":"s","tools":["Read"],'
+    b'"narrowed":[["Read"]],"denied":[],"depth":2,"thinkingTokens":5}'
+)
+_CHANGES = (
+    b'{"turn":1,"path":"/w/a","before":null,"after":"d","mode":420}\n'
+    b'{"undone":1,"replaced":{"/w/a":"d","/w/\\udcff":null}}\n{"turn":2,"pa\n'
+    b'{"turn":3,"path":"/w/\\udcff","before":"x","after":null,"mode":null}\n'
+)
+_RECORDING = (
+    b'{"hash":"h","card":{"id":"m","provider":"p","window":1000,"max_output":10},"request":{},"reply":{"message":{"role":'
+    b'"assistant","content":[{"type":"text","text":"a"}]},"usage":{},"stop_reason":"end_turn","model":"m"},'
+    b'"heard":[1]}'
+)
 DOORS = (
+    Door("overflow-file", _in_a_home(_overflow), (), seeds.of("mail")),
+    Door("agent-file", _in_a_home(_facts), (), (_META,)),
+    Door("changes-file", _in_a_home(_changes), (), (_CHANGES,)),
+    Door("credentials-file", _in_a_home(_credentials), (), (b'{"p":{"KEY":"k"}}', b"{}")),
+    Door("recording-file", _in_a_home(_recording), (), (_RECORDING,)),
     Door("inbox-file", _in_a_home(_inbox), (), seeds.of("inbox")),
     Door("task-file", _in_a_home(_task), (), seeds.of("task")),
     Door("roster-file", _in_a_home(_roster), (), seeds.of("roster")),

@@ -35,10 +35,10 @@ HISTORY = [user("hi")]
 
 
 def cuts(data: bytes) -> Iterator[list[bytes]]:
-    """The same bytes whole, one by one, and in pieces that depend on nothing but them."""
+    """The same bytes whole, in small pieces, and in others that depend on nothing but them."""
     yield [data]
-    if len(data) <= 3_000:
-        yield [data[at : at + 1] for at in range(len(data))]
+    step = 1 + len(data) // 300
+    yield [data[at : at + step] for at in range(0, len(data), step)]
     chance = random.Random(zlib.crc32(data))
     at = sorted(chance.randrange(len(data) + 1) for _ in range(6))
     yield [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True) if start < end]

@@ -40,9 +40,14 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     # A name of a field that is not UTF-8 was passed over when read, and all else was lost when rewritten.
     "mail": (b'{%b,"\xff":1}' % _MAIL, b'{%b,"\xba":1,"msg_id":"m-1"}' % _MAIL),
     "inbox": (b'[{%b,"\xff":1}]' % _MAIL,),
-    "inbox-file": (b'[{%b,"\xff":1}]' % _MAIL, b'{"a":' * 20_000, b'[{"a":' * 900 + b"[{%b}]" % _MAIL),
+    "inbox-file": (b'[{%b,"\xff":1}]' % _MAIL, b'{"a":' * 60_000),
     "foreign": (b'{"\\ud800":NaN,"a":Infinity}',),
-    "task": (b'{"id":"7","subject":"s","status":"pending","\xff":1}',),
+    # A line that was no mail was dropped from those that wait.
+    "overflow-file": (b"{", b"0 -5 -5 - 7"),
+    "agent-file": (b'{"agentType":"\xff"}', b'{"a":' + _DEEP),
+    "changes-file": (b"7\n", b"{}\n", b'{"undone":1}\n', b'{"turn":1,"path":7}\n', _DEEP),
+    "recording-file": (b'{"a":' + _DEEP,),
+    "notebook": (_DEEP,),
     # Halves of surrogate pairs in the names of fields.
     "hook-output": (b'{"\\ud800":1}', b'{"hookSpecificOutput":{"\\ud800":1}}'),
     "settings": (b'{"shoal":{"\\ud800":1}}', b'{"\\ud800":1}', b"", b" "),
@@ -52,7 +57,7 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     "stream-json": (b'{"type":"user","message":{"content":[{"type":"text","text":"a","\\ud800":1}]}}',),
     "suggestions": (b'[{"type":"setMode","mode":"plan","\\ud800":{"\\ud800":1}}]',),
     "given-definitions": (b'{\n"a":{"description\xff":"d"}}',),
-    "plugin": (b"", b'{\n"\xff":1}'),
+    "plugin": (b"",),
     # Times and numbers without end, and years without their zeros.
     "journal": (
         b'{"at":"0026-02-13T10:11:35.247Z","type":"turn_started","agent":"a","turn":1,"prompt":"p"}',
@@ -82,12 +87,7 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b"---\na: !!seq {b: c}\n---\n",
         b"---\na: {\xff}\n---\n",
     ),
-    "template": (
-        b"---\nname: a\ndescription: " + b"[" * 60_000 + b"\n---\n",
-        b"---\nname: a\x0c---\ndescription: d\n---\nx",
-        b"---\x0c\nname: a\n---\n",
-        b"\xc2\x85---\nname: x\ndescription: d\n---\x0c",
-    ),
+    "template": (b"---\nzzz: " + b"[" * 60_000 + b"\nname: a\ndescription: d\n---\n",),
     "definition": (b"---\nname: a\ndescription: d\nhooks: {\xff: []}\n---\np",),
     # A secret that is not UTF-8 stood across a character.
     "secrets": (b"\xb36789abcdefghijklmnopant-0123456789abcdefghijklmnop0",),
@@ -132,14 +132,13 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     ),
     # The size of a chunk with a sign was read again and again.
     "http": (
-        _CHUNKED + b"-6\r\n",
+        _CHUNKED + b"-6\r\nabcdef",
         _CHUNKED + b"-7\r\nabc\r\n0\r\n\r\n",
         "HTTP/1.1 ²00 OK\r\n\r\n".encode("latin-1"),
         b"HTTP/1.1 200 OK\r\ncontent-length: " + b"9" * 5_000 + b"\r\n\r\n",
     ),
     "error-body": (
         b"inf\n",
-        b"nan\n",
         b"1e999\n",
         b'x\n{"error":{"code":"\xc2\xb2"}}',
         b'x\n{"error":{"code":"' + b"9" * 5_000 + b'"}}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -18,6 +19,7 @@ from shoal.policy.commands import CommandRule
 from shoal.policy.shell.analysis import analysed
 from shoal.stores.files import places
 from shoal.tools import globs
+from shoal.tools.read_notebook import notebook_outcome
 from shoal.wire import definitions, foreign, front_matter, notices, script, skills, templates
 
 from . import seeds
@@ -29,6 +31,12 @@ PATHS = ("/project/a/b.py", "/" + "a/" * 60 + "b", "a" * 200, "")
 
 def _page(data: bytes) -> front_matter.Page:
     return front_matter.read_page(text_of(data), ("name", "description", "a", "tools"))
+
+
+def _is_plain(page: front_matter.Page) -> None:
+    """Nothing of the parser is left in a value."""
+    for entry in page.entries:
+        json.dumps(entry.value)
 
 
 def _definition(data: bytes) -> definitions.Parsed:
@@ -163,8 +171,13 @@ def _schema(data: bytes) -> None:
         json_schema.misfits(value, schema)
 
 
+_NOTEBOOK = (
+    b'{"cells":[{"id":"a","cell_type":"code","source":["x\\n"],"outputs":[{"output_type":"stream","text":"t"},'
+    b'{"output_type":"error","ename":"E","evalue":"v"},{"output_type":"display_data","data":{"text/plain":"p",'
+    b'"image/png":"aGk="}}]}]}'
+)
 _UNSEEDED = (
-    Door("page", _page, (front_matter.Unreadable,)),
+    Door("page", _page, (front_matter.Unreadable,), check=_is_plain),
     Door("definition", _definition, (BadDefinition,)),
     Door("skill", lambda data: skills.read_skill(text_of(data), SOURCE, name="pdf"), (BadDefinition,)),
     Door("command", lambda data: skills.read_command(text_of(data), SOURCE, name="say"), (BadDefinition,)),
@@ -174,6 +187,7 @@ _UNSEEDED = (
     Door("toml-script", _toml_script, (SettingsError,)),
 )
 _OTHERS = (
+    Door("notebook", notebook_outcome, (), (_NOTEBOOK,)),
     Door("cron", _cron, (BadCron,), (b"*/5 * * * *", b"0 9-17/2 1,15 jan-mar mon"), _comes_later),
     Door(
         "neutral",
