@@ -60,6 +60,7 @@ def searched(target: str, seconds: int, seed: int) -> bool:
             "max_len": _LONGEST_INPUT,
             "dict": words,
             "timeout": _SLOW,
+            "report_slow_units": _SLOW,
             "rss_limit_mb": 4096,
             "print_final_stats": 1,
             "artifact_prefix": f"{artifacts}/",

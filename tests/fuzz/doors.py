@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import shell_doors, store_doors, stream_doors, text_doors, wire_doors
+from . import project_doors, shell_doors, store_doors, stream_doors, text_doors, wire_doors
 from .door import Door
 
 DOORS: dict[str, tuple[Door, ...]] = {
@@ -10,6 +10,7 @@ DOORS: dict[str, tuple[Door, ...]] = {
     "texts": text_doors.DOORS,
     "streams": stream_doors.DOORS,
     "files": store_doors.DOORS,
+    "project": project_doors.DOORS,
     "shell": shell_doors.DOORS,
 }
 BY_NAME = {door.name: door for group in DOORS.values() for door in group}

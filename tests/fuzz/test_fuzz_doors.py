@@ -12,7 +12,7 @@ from . import inputs
 from .doors import BY_NAME, DOORS, Door
 from .inputs import some
 
-SLOW = frozenset(door.name for group in ("files", "shell") for door in DOORS[group])
+SLOW = frozenset(door.name for group in ("files", "project", "shell") for door in DOORS[group])
 FAST = [door for door in BY_NAME.values() if door.name not in SLOW]
 
 
@@ -43,4 +43,11 @@ FILES = [
 @some(15)
 @given(data=st.data())
 def test_a_broken_file_is_named_and_kept_and_its_neighbour_read(door: Door, data: st.DataObject) -> None:
+    door.tried(data.draw(inputs.for_documents(door.seeds)))
+
+
+@pytest.mark.parametrize("door", DOORS["project"], ids=[door.name for door in DOORS["project"]])
+@some(10)
+@given(data=st.data())
+def test_a_file_of_a_project_is_taken_or_named_and_widens_nothing(door: Door, data: st.DataObject) -> None:
     door.tried(data.draw(inputs.for_documents(door.seeds)))

@@ -81,7 +81,8 @@ def _task_is_kept(file: Any) -> None:
         for written in (file.rewritten(file.task), tasks.task_bytes(file.task)):
             again = tasks.read_task(written, TaskId(file.task.id))
             assert isinstance(again, tasks.TaskFile)
-            assert again.task == file.task
+            # JSON has no word for NaN and the like: in a new file nothing stands in their place.
+            assert content.dump(again.task) == content.dump(file.task)
 
 
 def _team_is_kept(file: Any) -> None:
