@@ -68,6 +68,7 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     ),
     "roster": (
         b'{"name":"roof","createdAt":1e999,"members":[]}',
+        b'{"name":"roof","createdAt":1%b,"members":[]}' % (b"0" * 400),
         _MEMBERS % b'{"name":"bob","joinedAt":1e999}',
         _MEMBERS % b'{"name":["bob"]}',
         _MEMBERS % b'{"name":{},"x":NaN}',

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -162,7 +161,10 @@ def _member(form: _MemberForm, team: TeamName) -> Member:
 
 def _whole(number: float | None) -> int:
     """Of a time that is none, 0: nothing hangs on it."""
-    return int(number) if number is not None and isfinite(number) else 0
+    try:
+        return int(number or 0)
+    except (OverflowError, ValueError):
+        return 0
 
 
 def _known(team: Team, members: list[bytes]) -> dict[str, Any]:
