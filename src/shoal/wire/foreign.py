@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -61,6 +61,24 @@ def converted(value: Any, form: type[_T]) -> _T:
         return msgspec.convert(value, form)
     except UnicodeEncodeError as error:
         raise msgspec.ValidationError(f"Name of a field that is not text: {error}") from error
+
+
+def decoded(content: bytes, decode: Callable[[bytes], _T], form: Any) -> _T:
+    """What the decoder of that form makes of it; raises ValueError.
+
+    A decoder gives up at half a surrogate pair, which `dump` writes for names that are not UTF-8: then it is
+    read in two steps.
+    """
+    try:
+        return decode(content)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = load(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    read: _T = converted(value, form)
+    return read
 
 
 def fields_of(content: bytes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.wire.content import dump
-from shoal.wire.foreign import converted
+from shoal.wire.foreign import converted, decoded
 
 _decode_question = msgspec.json.Decoder(MayRun | Choose | ApprovePlan).decode
 _decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen | Approved).decode
@@ -35,19 +35,13 @@ def answer_file(answer: Answer) -> bytes:
 
 def read_question(content: bytes) -> Question:
     """Raises ValueError for what is none."""
-    try:
-        question: Question = _decode_question(content)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    question: Question = decoded(content, _decode_question, Question)
     return question
 
 
 def read_answer(content: bytes) -> Answer:
     """Raises ValueError for what is none."""
-    try:
-        answer: Answer = _decode_answer(content)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    answer: Answer = decoded(content, _decode_answer, Answer)
     return answer
 
 
