@@ -13,8 +13,9 @@ from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUse
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Standing, parse_rule
-from shoal.policy.shell.analysis import analysed
+from shoal.policy.shell.analysis import Analysis, analysed
 from shoal.policy.shell.plain import plain_line
+from shoal.policy.shell.syntax import Unjudgeable
 from shoal.policy.shell.walk import Walk
 from shoal.workspaces.local import LocalWorkspace
 
@@ -73,15 +74,18 @@ def _judged(data: bytes) -> None:
     assert not (analysis.trouble or "").startswith("the analysis failed"), analysis.trouble
     is_allowed(command)
     engine().judged_parts(command)
-    if "\0" not in command and (line := plain_line(command)) is not None:
-        assert line.commands
-        assert tuple(_parsed(command).parts) == analysis.parts
+    if "\0" not in command and plain_line(command) is not None:
+        assert _parsed(command) == analysis
 
 
-def _parsed(command: str) -> Walk:
-    walk = Walk()
-    walk._parsed(command)
-    return walk
+def _parsed(command: str) -> Analysis:
+    """By the parser alone, which reads plain lines alike."""
+    walk, trouble = Walk(), None
+    try:
+        walk._parsed(command)
+    except Unjudgeable as reason:
+        trouble = str(reason)
+    return Analysis(parts=tuple(walk.parts), trouble=trouble)
 
 
 def _nothing_escapes(data: bytes) -> None:
