@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
-from web_scenes import PLAN_BEFORE, Scene
 
 from shoal.core.events import Answered, Event
 from shoal.core.questions import Answer
+from web_scenes import PLAN_BEFORE, Scene
 
 STATIC = Path(__file__).parents[2] / "src" / "shoal" / "surfaces" / "web" / "static"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
@@ -152,7 +152,7 @@ def _handler(stage: Stage) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one 
             except ValueError as problem:
                 self._json({"error": str(problem)}, 409)
 
-        do_PATCH = do_POST
+        do_PATCH = do_POST  # noqa: N815
 
         def _get(self, path: list[str], query: dict[str, str]) -> None:
             match path:
@@ -270,12 +270,12 @@ def exported(scene: Scene) -> str:
     inside = msgspec.json.encode(
         {"run": scene.picture.run, "frames": scene.replay(), "transcripts": scene.transcripts}
     ).decode()
+    script = (STATIC / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{(STATIC / 'app.css').read_text(encoding='utf-8')}</style></head><body>"
         '<div id="app"></div><script type="application/json" id="shoal-export">'
         f"{inside.replace('<', chr(92) + 'u003c')}</script>"
-        f"<script>{(STATIC / 'app.js').read_text(encoding='utf-8').replace('</script', '<' + chr(92) + '/script')}"
-        "</script></body></html>"
+        f"<script>{script}</script></body></html>"
     )

@@ -50,7 +50,7 @@ export function AgentPage({ agent: id }: { agent: string }) {
           {!shown.rows.length && !speaking ? transcript.loaded && (
             <Empty title={entries.length ? "Nothing of this kind" : "Nothing said yet"} />
           ) : (
-            <Windowed count={shown.rows.length + (speaking ? 1 : 0)} height={120} measured follow={!until} role="log"
+            <Windowed count={shown.rows.length + (speaking ? 1 : 0)} height={120} measured follow role="log"
               label={`Conversation of ${agent.name}`} onTop={() => void transcript.older()}
               keyOf={keys(shown.rows)}>
               {(index) => {
