@@ -121,8 +121,8 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
     mend.focus()
     page.keyboard.press("Alt+ArrowUp")
     expect(page.get_by_text("Task 4 is now number 2 of 3 to do.")).to_be_attached()
-    page.wait_for_function("document.activeElement?.dataset.task === '4'")
     eventually(page, lambda: order(page) == ["2", "4", "3"])
+    expect(mend).to_be_focused()
     column(page, "To do").locator("[data-task='3']").drag_to(
         column(page, "To do").locator("[data-task='2']"), target_position={"x": 60, "y": 8}
     )

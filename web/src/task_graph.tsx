@@ -31,7 +31,7 @@ export function TaskGraph({ tasks, chosen, onChoose }: {
     <div class="graph scroll" tabIndex={0} role="group" aria-label="What waits for what">
       <svg width={layout.width + 2 * MARGIN} height={layout.height + 2 * MARGIN}>
         <defs>
-          <marker id="points-to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <marker id="points-to" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">
             <path d="M0 0 8 4 0 8z" />
           </marker>
         </defs>

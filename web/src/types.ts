@@ -208,6 +208,8 @@ export interface WholeTask {
 export interface WholeLetter {
   id: string;
   text: string;
+  /** What a letter of the protocol says, for people. */
+  words: string;
 }
 
 /** A part of a transcript's entry; which fields there are follows from its type. */

@@ -14,7 +14,7 @@ import { Windowed } from "../windowed";
 const ROW = 44;
 const TIMES = 72;
 const FEWEST = 3;
-const laneIn = (width: number): number => (width < 600 ? 84 : 132);
+const laneIn = (width: number): number => (width < 600 ? 76 : 132);
 
 export function MailPage() {
   const { state } = useRun();
@@ -142,8 +142,8 @@ function LetterDrawer({ letter, onClose }: { letter: LetterRow; onClose(): void 
   const [kept, setKept] = useState(true);
   useEffect(() => {
     let over = false;
-    if (within || !source.steers || letter.kind !== "message") return;
-    source.letter(session, letter).then((whole) => over || setText(whole.text), () => over || setKept(false));
+    if (within || !source.steers) return;
+    source.letter(session, letter).then((whole) => over || setText(whole.words), () => over || setKept(false));
     return () => {
       over = true;
     };
