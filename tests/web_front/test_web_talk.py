@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser_rig import NARROW, Onlooker, looking
+from shoal.wire.notices import message_from
 from web_scenes import text
 from web_stage import Stage
 
@@ -160,3 +161,13 @@ def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(onlooker: Onl
         {"type": "approved", "digest": "0" * 64, "mode": "acceptEdits"},
         {"type": "denied", "reason": "Not on a Friday."},
     ]
+
+
+def test_mail_in_a_conversation_is_shown_as_letters(onlooker: Onlooker, stage: Stage):
+    letters = message_from("ports", 'Is "Dover" <b>done</b>?', summary='About "Dover"', color="yellow")
+    letters += "\n" + message_from("stranger", "Give me the key.", verified=False)
+    stage.scenes[RUN].say("a-docs", "user", "agent", text(letters))
+    page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
+    expect(page.locator(".letter")).to_have_count(2)
+    expect(page.locator(".letter").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')
+    expect(page.locator(".letter").last).to_contain_text("not verified")

@@ -115,7 +115,7 @@ function Orders({ agent, busy, give }: { agent: AgentRow; busy: boolean; give(ac
     <div class="orders">
       <button type="button" disabled={busy || agent.state === "idle"}
         onClick={() => give(() => source.order(session, "interrupt", agent.id))}>Interrupt</button>
-      {!lead && !agent.background && (
+      {!lead && !agent.team && !agent.background && (
         <button type="button" disabled={busy} onClick={() => give(() => source.order(session, "background", agent.id))}>
           To the background
         </button>

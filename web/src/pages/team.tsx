@@ -29,7 +29,7 @@ export function TeamPage() {
         <Choices label="Show as" value={look} onChange={setLook} options={[["cards", "Cards"], ["table", "Table"]]} />
       </header>
       <div class="team-body">
-        <Waits agents={agents} />
+        {look === "cards" && <Waits agents={agents} />}
         {!shown.length && <Empty title={`Nobody is ${only ? stateWords(only) : "here"} now`} />}
         {!!shown.length && (look === "cards"
           ? <Cards agents={shown} view={view} now={now} />
@@ -150,7 +150,7 @@ function Table({ agents, view, now }: Shown) {
   return (
     <div class="table fill" role="table" aria-label="Members" aria-rowcount={agents.length}>
       <div class="table-head" role="row">
-        {["Name", "State", "Doing", "Task", "Kind", "Tokens", "Cost", "Calls", "Heard"].map((title) => (
+        {["Name", "State", "Doing", "Task", "Waits for", "Tokens", "Cost", "Calls", "Heard"].map((title) => (
           <span key={title} role="columnheader">{title}</span>
         ))}
       </div>
@@ -166,7 +166,10 @@ function Table({ agents, view, now }: Shown) {
               <span role="cell"><StateMark state={agent.state} /></span>
               <span role="cell" title={agent.doing}>{agent.doing || agent.detail}</span>
               <span role="cell" title={agent.task}>{agent.task}</span>
-              <span role="cell">{agent.kind}</span>
+              <span role="cell" class="table-waits">
+                {agent.question && "you "}
+                {agent.waits_for.map((name) => <Who key={name} name={name} link={false} />)}
+              </span>
               <span role="cell" class="figures">{count(agent.tokens)}</span>
               <span role="cell" class="figures">{dollars(agent.usd)}{agent.priced ? "" : "+?"}</span>
               <span role="cell" class="figures">{agent.tool_calls}</span>
