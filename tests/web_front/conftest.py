@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from web_stage import Stage
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module at most: while it is open, no test of this process can run a loop of its own."""
     if shutil.which("chromium") is None:
         pytest.skip("the program chromium is not installed")
     from browser_rig import chromium

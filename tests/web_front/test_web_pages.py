@@ -201,3 +201,15 @@ def test_an_agent_that_ended_says_why(onlooker: Onlooker, stage: Stage):
     stage.tell(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
     expect(page.locator(".page-head")).to_contain_text("The guide is locked.")
     expect(page.get_by_role("button", name="Kill")).to_have_count(0)
+
+
+def test_a_run_that_is_not_there_is_said_to_be_so(onlooker: Onlooker):
+    page = onlooker.go("#/run/nothing/team")
+    expect(page.locator("main")).to_contain_text("There is no such thing.")
+    assert all("404" in each for each in onlooker.complaints)
+    onlooker.complaints.clear()
+
+
+def test_what_a_person_should_know_stands_beside_the_team(onlooker: Onlooker):
+    page = onlooker.go(f"#/run/{LIVE}/team")
+    expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is spent: 3 of 4 usd.")

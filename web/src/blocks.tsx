@@ -5,25 +5,24 @@ import { Time, Who } from "./bits";
 import { Diff, countChanges } from "./diff";
 import { clock, count, oneLine, when } from "./format";
 import { Markdown } from "./markdown";
-import { wanted, type Only, type Result, type Said, type Transcript } from "./transcript";
+import { wanted, type Only, type Said, type Told, type Transcript } from "./transcript";
 import type { Block, Entry } from "./types";
 
 const FIRST_LINES = 12;
 
 interface Shown {
   transcript: Transcript;
-  results: ReadonlyMap<string, Result>;
+  told: Told;
   only: Only;
   name: string;
 }
 
 export function EntryRow({ entry, shown }: { entry: Entry; shown: Shown }) {
-  const calls = new Set(shown.results.keys());
   return (
     <article class={`entry-row by-${entry.by || entry.role}`}>
       <header><strong>{speaker(entry, shown.name)}</strong> <Time at={entry.at} text={clock(when(entry.at))} /></header>
       {entry.blocks.map((block, index) =>
-        wanted(block, shown.only, block.type === "tool_result" ? calls : null)
+        wanted(block, shown.only, shown.told.calls)
           ? <Part key={index} block={block} entry={entry} id={`${entry.n}.${index}`} shown={shown} />
           : null,
       )}
@@ -131,7 +130,7 @@ function Thinking({ block, id, n, transcript }: { block: Block; id: string; n: n
 }
 
 function Call({ block, id, n, shown }: { block: Block; id: string; n: number; shown: Shown }) {
-  const result = shown.results.get(block.id ?? "");
+  const result = shown.told.results.get(block.id ?? "");
   const failed = !!result?.block.is_error;
   const [open, toggle] = useOpened(shown.transcript, id, !!block.diff || failed);
   const [added, removed] = block.diff ? countChanges(block.diff) : [0, 0];

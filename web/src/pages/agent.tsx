@@ -56,7 +56,7 @@ export function AgentPage({ agent: id }: { agent: string }) {
               {(index) => {
                 const entry = shown.rows[index];
                 return entry
-                  ? <EntryRow entry={entry} shown={{ transcript, results: shown.results, only, name: agent.name }} />
+                  ? <EntryRow entry={entry} shown={{ transcript, told: shown, only, name: agent.name }} />
                   : <SaidRow said={said} name={agent.name} />;
               }}
             </Windowed>
