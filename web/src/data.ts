@@ -2,7 +2,7 @@
 
 import type { Watched } from "./store";
 import type {
-  Answer, Delta, Entry, Frame, OpenQuestion, RunLine, RunRow, TranscriptPage,
+  Answer, Delta, Entry, Frame, LetterRow, OpenQuestion, RunLine, RunRow, TranscriptPage, WholeLetter, WholeTask,
 } from "./types";
 
 export type Order = "interrupt" | "stop" | "kill" | "background";
@@ -33,6 +33,8 @@ export interface Source {
   send(session: string, to: string, text: string): Promise<unknown>;
   order(session: string, order: Order, agent: string): Promise<unknown>;
   setMode(session: string, mode: string): Promise<unknown>;
+  task(session: string, board: string, task: string): Promise<WholeTask>;
+  letter(session: string, letter: LetterRow): Promise<WholeLetter>;
   addTask(session: string, task: Record<string, unknown>): Promise<unknown>;
   changeTask(session: string, board: string, task: string, change: Record<string, unknown>): Promise<unknown>;
 }
@@ -100,6 +102,14 @@ export class ServerSource implements Source {
 
   setMode(session: string, mode: string): Promise<unknown> {
     return fetched(`${run(session)}/mode`, "POST", { mode });
+  }
+
+  task(session: string, board: string, task: string): Promise<WholeTask> {
+    return fetched(`${run(session)}/tasks/${part(board)}/${part(task)}`);
+  }
+
+  letter(session: string, { team, to, id }: LetterRow): Promise<WholeLetter> {
+    return fetched(`${run(session)}/letters/${part(team)}/${part(to)}/${part(id)}`);
   }
 
   addTask(session: string, task: Record<string, unknown>): Promise<unknown> {
@@ -265,6 +275,8 @@ export class ExportSource implements Source {
   send = refuse;
   order = refuse;
   setMode = refuse;
+  task = refuse;
+  letter = refuse;
   addTask = refuse;
   changeTask = refuse;
 }
