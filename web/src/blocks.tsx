@@ -83,7 +83,7 @@ function Letters({ text }: { text: string }) {
   return (
     <>
       {found.map(([, about, words], index) => (
-        <div key={index} class="letter">
+        <div key={index} class="envelope">
           <p>
             <Who name={attribute(about!, "teammate_id")} />
             {attribute(about!, "verified") === "no" && <span class="pill pill-gone">not verified</span>}
