@@ -171,3 +171,19 @@ def test_mail_in_a_conversation_is_shown_as_letters(onlooker: Onlooker, stage: S
     expect(page.locator(".envelope")).to_have_count(2)
     expect(page.locator(".envelope").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')
     expect(page.locator(".envelope").last).to_contain_text("not verified")
+
+
+def test_the_passing_of_time_takes_no_focus_away(browser, stage: Stage):
+    with looking(browser, stage.address) as onlooker:
+        page = onlooker.page
+        page.clock.install()
+        onlooker.go(f"#/run/{RUN}/questions")
+        command = asked_by(page, "tests")
+        command.get_by_role("button", name="Deny…").click()
+        expect(command.get_by_label("Why not?")).to_be_focused()
+        asked_by(page, "review").get_by_label("Something else").first.focus()
+        before = command.locator("time").inner_text()
+        page.clock.fast_forward(86_400_000)
+        expect(command.locator("time")).not_to_have_text(before)
+        expect(asked_by(page, "review").get_by_label("Something else").first).to_be_focused()
+        assert onlooker.complaints == []
