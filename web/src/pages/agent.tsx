@@ -155,7 +155,7 @@ function Facts({ agent, shown, start }: { agent: AgentRow; shown: Told; start: n
     ["Mode", agent.mode],
     ["Spent", <Cost usd={agent.usd} tokens={agent.tokens} priced={agent.priced} />],
     ["Work", `${plural(agent.requests, "request")}, ${plural(agent.tool_calls, "call")}`],
-    ["Last heard", `${clock(agent.heard)} (${ago(agent.heard, now)})`],
+    ["Last heard", view.state.live ? `${clock(agent.heard)} (${ago(agent.heard, now)})` : clock(agent.heard)],
     ["Ended", agent.detail],
   ];
   return (

@@ -175,10 +175,15 @@ function Card({ agent, view, now }: { agent: AgentRow; view: RunView; now: numbe
       <footer>
         <Cost usd={agent.usd} tokens={agent.tokens} priced={agent.priced} />
         <span class="figures" title="Tool calls">{plural(agent.tool_calls, "call")}</span>
-        <span class="figures" title="Since it was last heard">{ago(agent.heard, now)}</span>
+        <span class="figures" title="When it was last heard">{lastHeard(agent, view, now)}</span>
       </footer>
     </article>
   );
+}
+
+/** How long ago, while the run goes on; when, of a run that is over. */
+function lastHeard(agent: AgentRow, view: RunView, now: number): string {
+  return view.state.live ? ago(agent.heard, now) : clock(agent.heard);
 }
 
 function Table({ agents, view, now }: Shown) {
@@ -208,7 +213,7 @@ function Table({ agents, view, now }: Shown) {
               <span role="cell" class="figures">{count(agent.tokens)}</span>
               <span role="cell" class="figures">{dollars(agent.usd)}{agent.priced ? "" : "+?"}</span>
               <span role="cell" class="figures">{agent.tool_calls}</span>
-              <span role="cell" class="figures">{ago(agent.heard, now)}</span>
+              <span role="cell" class="figures">{lastHeard(agent, view, now)}</span>
             </a>
           );
         }}
