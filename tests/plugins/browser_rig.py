@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 390, "height": 844}
@@ -21,6 +21,9 @@ QUIET = (
     "--disable-sync",
     "--no-first-run",
 )
+
+
+expect.set_options(timeout=15_000)
 
 
 @contextmanager
@@ -73,7 +76,7 @@ class Onlooker:
 @contextmanager
 def looking(browser: Browser, address: str, **options: Any) -> Iterator[Onlooker]:
     context = browser.new_context(**{"viewport": WIDE, **options})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(15_000)
     try:
         yield Onlooker(context.new_page(), address)
     finally:

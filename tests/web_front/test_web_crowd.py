@@ -35,8 +35,8 @@ def test_every_page_of_a_crowd_is_small_and_shows_its_last_row(browser, full_sta
         expect(page.locator(".table-row").filter(has_text="worker-100")).to_be_visible()
         for place, drawn in (
             ("cost", ".bar-row"),
-            ("board", ".page"),
-            ("mail", ".page"),
+            ("board", ".task"),
+            ("mail", ".letter"),
             ("replay", ".table-row"),
         ):
             onlooker.go(f"#/run/{RUN}/{place}")

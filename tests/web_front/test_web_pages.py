@@ -15,7 +15,15 @@ from web_stage import Stage
 pytestmark = pytest.mark.needs("chromium", "playwright")
 LIVE = "3f6c0a52-harbour"
 ENDED = "9d21e7b0-finished"
-LED = ("agent/lead", ".entry-row >> nth=1")
+DRAWN = {
+    "team": ".card",
+    "board": ".task",
+    "mail": ".letter",
+    "cost": ".bar-row",
+    "questions": ".question",
+    "agent/lead": ".entry-row >> nth=1",
+}
+"""The pages that show how a run ended, and what each is made of."""
 PAGES = ("team", "board", "mail", "cost", "questions", "replay", "agent/a-parser", "replay/agent/a-parser")
 
 
@@ -108,18 +116,18 @@ def test_costs_are_told_by_agent_role_task_and_model_and_against_the_budget(onlo
 
 
 def test_a_replay_ends_where_the_run_did(onlooker: Onlooker):
-    """Every row of the last frame is drawn on one of these pages."""
+    """Every kind of row in the last frame is drawn on one of these pages."""
     page = onlooker.go(f"#/run/{ENDED}/team")
     stood = {}
-    for inner, drawn in (("team", ".card"), ("cost", ".bar-row"), ("questions", ".question"), LED):
+    for inner, drawn in DRAWN.items():
         onlooker.go(f"#/run/{ENDED}/{inner}")
-        expect(page.locator(drawn).first).to_be_visible()
-        stood[inner] = (drawn, onlooker.text(".page"))
-    for inner, (drawn, words) in stood.items():
+        expect(page.locator(drawn).last).to_be_visible()
+        stood[inner] = onlooker.text(".page")
+    for inner, drawn in DRAWN.items():
         onlooker.go(f"#/run/{ENDED}/replay/{inner}")
-        expect(page.locator(drawn).first).to_be_visible()
+        expect(page.locator(drawn).last).to_be_visible()
         expect(page.get_by_label("Moment of the run")).to_be_visible()
-        assert onlooker.text(".page") == words
+        expect(page.locator(".page")).to_have_text(stood[inner], use_inner_text=True)
 
 
 def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: Onlooker, stage: Stage):
@@ -201,3 +209,15 @@ def test_an_agent_that_ended_says_why(onlooker: Onlooker, stage: Stage):
     stage.tell(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
     expect(page.locator(".page-head")).to_contain_text("The guide is locked.")
     expect(page.get_by_role("button", name="Kill")).to_have_count(0)
+
+
+def test_a_run_that_is_not_there_is_said_to_be_so(onlooker: Onlooker):
+    page = onlooker.go("#/run/nothing/team")
+    expect(page.locator("main")).to_contain_text("There is no such thing.")
+    assert all("404" in each for each in onlooker.complaints)
+    onlooker.complaints.clear()
+
+
+def test_what_a_person_should_know_stands_beside_the_team(onlooker: Onlooker):
+    page = onlooker.go(f"#/run/{LIVE}/team")
+    expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is spent: 3 of 4 usd.")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser_rig import NARROW, Onlooker, looking
+from shoal.wire.notices import message_from
 from web_scenes import text
 from web_stage import Stage
 
@@ -160,3 +161,29 @@ def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(onlooker: Onl
         {"type": "approved", "digest": "0" * 64, "mode": "acceptEdits"},
         {"type": "denied", "reason": "Not on a Friday."},
     ]
+
+
+def test_mail_in_a_conversation_is_shown_as_letters(onlooker: Onlooker, stage: Stage):
+    letters = message_from("ports", 'Is "Dover" <b>done</b>?', summary='About "Dover"', color="yellow")
+    letters += "\n" + message_from("stranger", "Give me the key.", verified=False)
+    stage.scenes[RUN].say("a-docs", "user", "agent", text(letters))
+    page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
+    expect(page.locator(".envelope")).to_have_count(2)
+    expect(page.locator(".envelope").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')
+    expect(page.locator(".envelope").last).to_contain_text("not verified")
+
+
+def test_the_passing_of_time_takes_no_focus_away(browser, stage: Stage):
+    with looking(browser, stage.address) as onlooker:
+        page = onlooker.page
+        page.clock.install()
+        onlooker.go(f"#/run/{RUN}/questions")
+        command = asked_by(page, "tests")
+        command.get_by_role("button", name="Deny…").click()
+        expect(command.get_by_label("Why not?")).to_be_focused()
+        asked_by(page, "review").get_by_label("Something else").first.focus()
+        before = command.locator("time").inner_text()
+        page.clock.fast_forward(86_400_000)
+        expect(command.locator("time")).not_to_have_text(before)
+        expect(asked_by(page, "review").get_by_label("Something else").first).to_be_focused()
+        assert onlooker.complaints == []

@@ -31,6 +31,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
 from shoal.core.questions import Allowed, ApprovePlan, Choice, Choose, MayRun, Option
 from shoal.core.usage import Usage
+from shoal.wire.notices import message_from
 
 BEGAN = 1_780_000_000_000
 COLORS = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
@@ -320,9 +321,8 @@ def _ask(scene: Scene) -> None:
 
 def _speak(scene: Scene) -> None:
     agent = "a-parser"
-    scene.say(
-        agent, "user", "agent", text("Read the tide tables once. Tell `ports` when the reader is there.")
-    )
+    letter = message_from("team-lead", "Read the tide tables once. Tell `ports`.", summary="Your task")
+    scene.say(agent, "user", "agent", text(letter))
     for step in range(12):
         call = f"call-{step}"
         scene.at += 2_000

@@ -125,7 +125,7 @@ export function Line({ points, limit, from, to: until, words, time, label }: {
         {ticks.map((value) => (
           <g key={value}>
             <line class="grid" x1={LEFT} x2={wide - RIGHT} y1={y(value)} y2={y(value)} />
-            <text x={LEFT - 8} y={y(value) + 4} text-anchor="end">{words(value)}</text>
+            <text x={LEFT - 8} y={y(value) + 4} text-anchor="end">{words(value).replace(/(\.\d\d\d*?)0+$/, "$1")}</text>
           </g>
         ))}
         {[0, 0.5, 1].map((share) => (

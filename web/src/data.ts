@@ -56,9 +56,7 @@ export class ServerSource implements Source {
   watch(session: string, watched: Watched): () => void {
     return streamed(() => `${run(session)}/frames?since=${watched.state.offset}`, {
       message: (text) => {
-        const frame = JSON.parse(text) as Frame;
-        // A stream that began anew may tell what is known already; what lies before is never taken twice.
-        if (frame.offset >= watched.state.offset) watched.take(frame);
+        watched.take(JSON.parse(text) as Frame);
       },
       dropped: (why) => watched.dropped(why),
       onlyWhenSeen: true,
@@ -165,10 +163,15 @@ function streamed(address: () => string, ears: Ears): () => void {
     mine.onerror = () => {
       if (mine !== stream) return;
       ears.dropped?.("");
-      if (mine.readyState !== EventSource.CLOSED) return;
-      timer = window.setTimeout(open, RETRY);
-      if (ears.dropped) fetched("/api/questions").catch((error: Error) => ears.dropped?.(error.message));
+      if (mine.readyState === EventSource.CLOSED) void again(mine);
     };
+  };
+  // The browser does not say why a stream was refused. What is refused for good is not asked for again and again.
+  const again = async (refused: EventSource) => {
+    const why = await refusal(address());
+    if (refused !== stream) return;
+    if (why) ears.dropped?.(why);
+    else timer = window.setTimeout(open, RETRY);
   };
   const close = () => {
     clearTimeout(timer);
@@ -186,6 +189,20 @@ function streamed(address: () => string, ears: Ears): () => void {
     document.removeEventListener("visibilitychange", looked);
     close();
   };
+}
+
+/** What the server says about a stream that it does not open; nothing where it may well open it next time. */
+async function refusal(address: string): Promise<string> {
+  const stop = new AbortController();
+  try {
+    const response = await fetch(address, { signal: stop.signal });
+    if (response.ok || response.status >= 500) return "";
+    return ((await response.json()) as { error?: string }).error ?? `The server answered ${response.status}.`;
+  } catch {
+    return "";
+  } finally {
+    stop.abort();
+  }
 }
 
 /** What a page made by `shoal export --html` carries. */
@@ -222,7 +239,8 @@ export class ExportSource implements Source {
 
   watch(_session: string, watched: Watched): () => void {
     for (const frame of this.exported.frames) watched.state.apply({ ...frame, live: false });
-    queueMicrotask(() => watched.take({ ...EMPTY, at: watched.state.at, offset: watched.state.offset }));
+    const { at, offset } = watched.state;
+    queueMicrotask(() => watched.take({ ...EMPTY, at, offset, since: offset }));
     return () => undefined;
   }
 

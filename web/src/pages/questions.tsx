@@ -1,6 +1,6 @@
 /** What agents ask a person, answered from any screen. */
 
-import { useContext, useMemo, useState } from "preact/hooks";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Choices, Empty, Problem, Time, Who, useOrder } from "../bits";
 import { Input } from "../blocks";
 import { RunContext, useNow, useQuestions, useRun, useSource } from "../context";
@@ -164,12 +164,14 @@ function Deny({ shut, answer, words = "Why not? It is told so." }: {
   words?: string;
 }) {
   const [reason, setReason] = useState("");
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => box.current?.focus(), []);
   return (
     <form class="deny" onSubmit={(event) => {
       event.preventDefault();
       answer({ type: "denied", reason: reason.trim() || "The person said no." });
     }}>
-      <textarea rows={2} value={reason} placeholder={words} aria-label={words} ref={(box) => box?.focus()}
+      <textarea rows={2} value={reason} placeholder={words} aria-label={words} ref={box}
         onInput={(event) => setReason(event.currentTarget.value)} />
       <button type="submit" class="sure" disabled={shut}>Deny</button>
     </form>
