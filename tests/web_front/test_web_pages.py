@@ -10,6 +10,7 @@ from shoal.core.agents import Completion
 from shoal.core.events import AgentEnded, MemberRested, RequestSettled, ToolStarted
 from shoal.core.ids import LEAD, AgentId, RequestId
 from shoal.core.usage import Usage
+from web_scenes import past
 from web_stage import Stage
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
@@ -56,6 +57,14 @@ def test_the_runs_of_the_home_lead_to_their_pages(onlooker: Onlooker):
     page.locator(".run-line").first.click()
     expect(page.locator(".top h1")).to_contain_text("Make the tide tables load once")
     assert page.url.endswith(f"#/run/{LIVE}/team")
+
+
+def test_a_run_that_begins_is_listed_while_one_looks(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go("#/runs")
+    expect(page.locator(".run-line")).to_have_count(2)
+    expect(page).to_have_title("(3) Shoal")
+    stage.enter(next(past(1)))
+    expect(page.locator(".run-line")).to_have_count(3)
 
 
 def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: Onlooker, stage: Stage):
