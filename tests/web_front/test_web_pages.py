@@ -105,6 +105,31 @@ def test_a_dropped_connection_resumes_at_its_offset(onlooker: Onlooker, stage: S
     expect(page.locator(".toast")).to_have_count(0)
 
 
+SEEN = """how => {
+  Object.defineProperty(document, 'visibilityState', { value: how, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_tab_nobody_looks_at_rests_and_goes_on_where_it_was(browser, stage: Stage):
+    """A browser has six connections for all its tabs of one server."""
+    with looking(browser, stage.address) as onlooker:
+        page = onlooker.page
+        page.clock.install()
+        onlooker.go(f"#/run/{LIVE}/team")
+        expect(page.locator(".card")).to_have_count(7)
+        offset = stage.scenes[LIVE].picture.offset
+        page.evaluate(SEEN, "hidden")
+        page.clock.fast_forward(11_000)
+        stage.tell(LIVE, MemberRested(agent=AgentId("a-parser"), reason="available"))
+        assert stage.opened == [(LIVE, "0")]
+        page.evaluate(SEEN, "visible")
+        page.clock.fast_forward(1_000)
+        expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
+        assert stage.opened == [(LIVE, "0"), (LIVE, str(offset))]
+        assert onlooker.complaints == []
+
+
 def test_costs_are_told_by_agent_role_task_and_model_and_against_the_budget(onlooker: Onlooker, stage: Stage):
     page = onlooker.go(f"#/run/{LIVE}/cost")
     expect(page.locator(".bar-row")).to_have_count(7)
