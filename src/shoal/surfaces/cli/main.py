@@ -212,6 +212,11 @@ COMMANDS = {
         "Follow a running session from another terminal.",
         ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
     ),
+    "web": SubCommand(
+        "shoal.surfaces.cli.web",
+        "See and steer every run in a browser.",
+        ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
+    ),
     "worktree": SubCommand(
         "shoal.surfaces.cli.worktree",
         "Bring back what agents did in worktrees.",
