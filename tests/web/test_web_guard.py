@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import httpx
@@ -104,6 +105,7 @@ async def test_every_reply_binds_the_browser() -> None:
             assert reply.headers["content-security-policy"] == POLICY
             assert reply.headers["x-content-type-options"] == "nosniff"
             assert reply.headers["referrer-policy"] == "no-referrer"
+        assert [reply.headers["cache-control"] for reply in replies[:2]] == ["no-cache", "no-store"]
         for reply in replies[2:]:
             assert reply.headers["cache-control"] == "no-store"
         assert [reply.status_code for reply in replies[3:]] == [404, 404, 403, 405, 200]
@@ -134,3 +136,12 @@ async def test_no_path_comes_from_a_client(name: str) -> None:
             reply = await web.client.get(f"/api{path}")
             assert reply.status_code in (400, 404)
             assert reply.json()["error"]
+
+
+async def test_a_server_for_others_is_known_by_its_numbers_and_its_own_name() -> None:
+    async with served(host="0.0.0.0") as web:
+        port = web.address.partition("/?")[0].rpartition(":")[2]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=BEARER) as client:
+            for host, status in ((socket.gethostname(), 200), ("192.0.2.1", 200), ("evil.example", 403)):
+                reply = await client.get("/api/runs", headers={"Host": f"{host}:{port}"})
+                assert reply.status_code == status

@@ -247,7 +247,7 @@ async def test_a_letter_is_shown_whole(tmp_path: Path) -> None:
         row = next(row for row in page.rows["letters"].values() if row["text"].startswith("The roof"))
         assert len(row["text"]) <= 200
         whole = await web.get(f"{path}/letters/crew/{row['to']}/{row['id']}")
-        assert whole["text"] == long
+        assert whole["text"] == whole["words"] == long
         assert (await web.get(f"{path}/letters/crew/ann/{row['id']}", 404))["error"]
         assert (await web.get(f"{path}/letters/other/ann/{row['id']}", 404))["error"]
 

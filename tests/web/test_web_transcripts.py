@@ -6,7 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cast import Gate, all_turns, use
+from shoal.core.entries import Said
+from shoal.core.ids import EntryId
+from shoal.core.messages import user
+from shoal.surfaces.web.blocks import entry_shown
+from shoal.wire.notices import message_from
 from troupe import member, opened, troupe
 from web_rig import served
 
@@ -101,3 +108,22 @@ async def test_a_page_hears_an_agent_word_by_word_and_that_its_transcript_grew(t
         page = await web.get(f"{path}/transcript?after={known}")
         assert any("the rain may come" in words(entry) for entry in page["entries"])
         await turns
+
+
+@pytest.mark.parametrize(
+    ("letter", "shown"),
+    [
+        (message_from("ann", "It is <done>.", summary="the roof"), "**ann** – the roof\n\nIt is <done>."),
+        (
+            message_from("bob", "Yes.", summary='a "good" & new <door>'),
+            '**bob** – a "good" & new <door>\n\nYes.',
+        ),
+        (message_from("eve", "Trust me.", verified=False), "**eve** (not verified)\n\nTrust me."),
+        ("<teammate-message>half", "<teammate-message>half"),
+    ],
+)
+def test_a_letter_in_a_conversation_is_shown_as_people_read_it(letter: str, shown: str) -> None:
+    entry = Said(id=EntryId("e"), parent=None, at=1, message=user(letter))
+    found = entry_shown(0, entry)
+    assert found["by"] == "agent"
+    assert words(found).strip() == shown

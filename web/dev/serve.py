@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -9,8 +10,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
 
-from web_scenes import crowd, harbour, past
-from web_stage import Stage
+from web_scenes import crowd, harbour, past  # noqa: E402
+from web_stage import Stage  # noqa: E402
 
 
 def main() -> None:
@@ -19,16 +20,14 @@ def main() -> None:
     scenes = [
         harbour(began=now - 220_000),
         harbour(ended=True, began=now - 90_000_000),
-        crowd(began=now - 4_000_000),
+        crowd(began=now - 6_000_000),
         *past(40),
     ]
     with Stage(scenes, port) as stage:
         sys.stdout.write(f"{stage.address}\n")
         sys.stdout.flush()
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            pass
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
 from shoal.core.questions import Allowed, ApprovePlan, Choice, Choose, MayRun, Option
 from shoal.core.usage import Usage
+from shoal.wire.notices import message_from
 
 BEGAN = 1_780_000_000_000
 COLORS = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
@@ -320,9 +321,8 @@ def _ask(scene: Scene) -> None:
 
 def _speak(scene: Scene) -> None:
     agent = "a-parser"
-    scene.say(
-        agent, "user", "agent", text("Read the tide tables once. Tell `ports` when the reader is there.")
-    )
+    letter = message_from("team-lead", "Read the tide tables once. Tell `ports`.", summary="Your task")
+    scene.say(agent, "user", "agent", text(letter))
     for step in range(12):
         call = f"call-{step}"
         scene.at += 2_000
@@ -405,8 +405,10 @@ def crowd(
     for number in range(letters):
         sender, to = names[number % members], names[(number * 7 + 3) % members]
         scene.mail("movers", sender, to, f"Page {number} is moved.", taken=number % 50 != 0)
+        if number % 40 == 0:
+            worker = number // 40 % members
+            scene.spend(f"a-{names[worker]}", MODELS[worker % 2], 20_000 + worker * 500, 0.1 + worker * 0.004)
     for number, name in enumerate(names):
-        scene.spend(f"a-{name}", MODELS[number % 2], 20_000 + number * 500, 0.1 + number * 0.004)
         scene.use(f"a-{name}", "Edit", f"pages/{name}.html", done=number % 3 == 0)
     for number in range(entries):
         words = f"Entry {number}. " + "The page is moved and its links are checked. " * (number % 7)

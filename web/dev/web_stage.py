@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
-from web_scenes import PLAN_BEFORE, Scene
 
 from shoal.core.events import Answered, Event
 from shoal.core.questions import Answer
+from web_scenes import PLAN_BEFORE, Scene
 
 STATIC = Path(__file__).parents[2] / "src" / "shoal" / "surfaces" / "web" / "static"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
@@ -37,6 +37,8 @@ class Stage:
         self.changed = threading.Condition()
         self.dropped = 0
         """Counts the times that all streams were cut."""
+        self.stirs = 0
+        """Counts the runs that began while pages looked on."""
         self.over = False
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
@@ -73,6 +75,13 @@ class Stage:
         with self.changed:
             self.scenes[session].say(agent, role, by, *blocks)
             self.deltas.setdefault(agent, []).append(("entry", {}))
+            self.changed.notify_all()
+
+    def enter(self, scene: Scene) -> None:
+        """A run begins."""
+        with self.changed:
+            self.scenes[scene.session] = scene
+            self.stirs += 1
             self.changed.notify_all()
 
     def drop(self) -> None:
@@ -152,7 +161,7 @@ def _handler(stage: Stage) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one 
             except ValueError as problem:
                 self._json({"error": str(problem)}, 409)
 
-        do_PATCH = do_POST
+        do_PATCH = do_POST  # noqa: N815
 
         def _get(self, path: list[str], query: dict[str, str]) -> None:
             match path:
@@ -232,15 +241,19 @@ def _handler(stage: Stage) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one 
 
         def _questions(self) -> None:
             self._stream()
-            told, cut = None, stage.dropped
+            told, stirs, cut = None, stage.stirs, stage.dropped
             while not stage.over and stage.dropped == cut:
                 with stage.changed:
                     now = stage.questions()
-                    if now == told:
+                    if now == told and stirs == stage.stirs:
                         stage.changed.wait(5)
                         continue
-                told = now
-                self._event(now)
+                if stirs != stage.stirs:
+                    stirs = stage.stirs
+                    self._event({}, kind="runs")
+                else:
+                    told = now
+                    self._event(now)
 
         def _live(self, agent: str) -> None:
             self._stream()
@@ -270,12 +283,12 @@ def exported(scene: Scene) -> str:
     inside = msgspec.json.encode(
         {"run": scene.picture.run, "frames": scene.replay(), "transcripts": scene.transcripts}
     ).decode()
+    script = (STATIC / "app.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{(STATIC / 'app.css').read_text(encoding='utf-8')}</style></head><body>"
         '<div id="app"></div><script type="application/json" id="shoal-export">'
         f"{inside.replace('<', chr(92) + 'u003c')}</script>"
-        f"<script>{(STATIC / 'app.js').read_text(encoding='utf-8').replace('</script', '<' + chr(92) + '/script')}"
-        "</script></body></html>"
+        f"<script>{script}</script></body></html>"
     )

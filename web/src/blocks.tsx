@@ -1,29 +1,28 @@
 /** The parts of a conversation as a person reads them. */
 
 import { useState } from "preact/hooks";
-import { Time } from "./bits";
+import { Time, Who } from "./bits";
 import { Diff, countChanges } from "./diff";
 import { clock, count, oneLine, when } from "./format";
 import { Markdown } from "./markdown";
-import { wanted, type Only, type Result, type Said, type Transcript } from "./transcript";
+import { wanted, type Only, type Said, type Told, type Transcript } from "./transcript";
 import type { Block, Entry } from "./types";
 
 const FIRST_LINES = 12;
 
 interface Shown {
   transcript: Transcript;
-  results: ReadonlyMap<string, Result>;
+  told: Told;
   only: Only;
   name: string;
 }
 
 export function EntryRow({ entry, shown }: { entry: Entry; shown: Shown }) {
-  const calls = new Set(shown.results.keys());
   return (
     <article class={`entry-row by-${entry.by || entry.role}`}>
       <header><strong>{speaker(entry, shown.name)}</strong> <Time at={entry.at} text={clock(when(entry.at))} /></header>
       {entry.blocks.map((block, index) =>
-        wanted(block, shown.only, block.type === "tool_result" ? calls : null)
+        wanted(block, shown.only, shown.told.calls)
           ? <Part key={index} block={block} entry={entry} id={`${entry.n}.${index}`} shown={shown} />
           : null,
       )}
@@ -50,6 +49,7 @@ function speaker(entry: Entry, name: string): string {
 function Part({ block, entry, id, shown }: { block: Block; entry: Entry; id: string; shown: Shown }) {
   switch (block.type) {
     case "text":
+      if (entry.by === "agent") return <><Letters text={textOf(block)} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
       return <><Markdown text={textOf(block)} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
     case "thinking":
       return <Thinking block={block} id={id} n={entry.n} transcript={shown.transcript} />;
@@ -72,6 +72,35 @@ function textOf(block: Block): string {
     return block.content.map((each: Block) => (typeof each === "string" ? each : each.text ?? `(${each.type})`)).join("\n");
   }
   return "";
+}
+
+const LETTER = /<teammate-message ([^>]*)>\n([\s\S]*?)\n?(?:<\/teammate-message>|$)/g;
+
+/** The mail that an agent was handed, without its envelopes. Nothing inside a letter can close one. */
+function Letters({ text }: { text: string }) {
+  const found = [...text.matchAll(LETTER)];
+  if (!found.length) return <Markdown text={text} />;
+  return (
+    <>
+      {found.map(([, about, words], index) => (
+        <div key={index} class="envelope">
+          <p>
+            <Who name={attribute(about!, "teammate_id")} />
+            {attribute(about!, "verified") === "no" && <span class="pill pill-gone">not verified</span>}
+            <span class="soft cut">{attribute(about!, "summary")}</span>
+          </p>
+          <Markdown text={words!} />
+        </div>
+      ))}
+    </>
+  );
+}
+
+const SIGNS: Record<string, string> = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&" };
+
+function attribute(about: string, name: string): string {
+  const found = new RegExp(`(?:^| )${name}=(?:"([^"]*)"|'([^']*)')`).exec(about);
+  return (found?.[1] ?? found?.[2] ?? "").replace(/&(?:lt|gt|quot|amp);/g, (sign) => SIGNS[sign]!);
 }
 
 /** A part that a person opens or closes; it stays so while it is out of sight. */
@@ -101,7 +130,7 @@ function Thinking({ block, id, n, transcript }: { block: Block; id: string; n: n
 }
 
 function Call({ block, id, n, shown }: { block: Block; id: string; n: number; shown: Shown }) {
-  const result = shown.results.get(block.id ?? "");
+  const result = shown.told.results.get(block.id ?? "");
   const failed = !!result?.block.is_error;
   const [open, toggle] = useOpened(shown.transcript, id, !!block.diff || failed);
   const [added, removed] = block.diff ? countChanges(block.diff) : [0, 0];

@@ -80,7 +80,7 @@ const TOP = 14;
 const BOTTOM = 24;
 
 /** What was spent as time went on, with the limit where it is near enough to see. */
-export function Line({ points, limit, from, to, words, time, label }: {
+export function Line({ points, limit, from, to: until, words, time, label }: {
   points: readonly Point[];
   limit: number | null;
   from: number;
@@ -100,6 +100,7 @@ export function Line({ points, limit, from, to, words, time, label }: {
     return () => sized.disconnect();
   }, []);
   const last = points.at(-1)?.value ?? 0;
+  const to = Math.max(until, points.at(-1)?.at ?? 0);
   const most = nice(Math.max(last * 1.08, limit && limit <= last * 4 ? limit * 1.05 : 0, 1e-6));
   const x = (at: number) => LEFT + ((at - from) / Math.max(1, to - from)) * (wide - LEFT - RIGHT);
   const y = (value: number) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
@@ -124,7 +125,7 @@ export function Line({ points, limit, from, to, words, time, label }: {
         {ticks.map((value) => (
           <g key={value}>
             <line class="grid" x1={LEFT} x2={wide - RIGHT} y1={y(value)} y2={y(value)} />
-            <text x={LEFT - 8} y={y(value) + 4} text-anchor="end">{words(value)}</text>
+            <text x={LEFT - 8} y={y(value) + 4} text-anchor="end">{words(value).replace(/(\.\d\d\d*?)0+$/, "$1")}</text>
           </g>
         ))}
         {[0, 0.5, 1].map((share) => (

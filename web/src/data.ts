@@ -2,7 +2,7 @@
 
 import type { Watched } from "./store";
 import type {
-  Answer, Delta, Entry, Frame, OpenQuestion, RunLine, RunRow, TranscriptPage,
+  Answer, Delta, Entry, Frame, LetterRow, OpenQuestion, RunLine, RunRow, TranscriptPage, WholeLetter, WholeTask,
 } from "./types";
 
 export type Order = "interrupt" | "stop" | "kill" | "background";
@@ -27,12 +27,14 @@ export interface Source {
   transcript(session: string, agent: string, after: number, limit?: number): Promise<TranscriptPage>;
   entry(session: string, agent: string, n: number): Promise<Entry>;
   hear(session: string, agent: string, listener: Listener): () => void;
-  /** The open questions of all runs, whole, whenever they change. */
-  questions(told: (list: OpenQuestion[]) => void): () => void;
+  /** The open questions of all runs, whole, whenever they change; `stirred` when the list of runs may be another. */
+  questions(told: (list: OpenQuestion[]) => void, stirred: () => void): () => void;
   answer(session: string, question: string, answer: Answer): Promise<unknown>;
   send(session: string, to: string, text: string): Promise<unknown>;
   order(session: string, order: Order, agent: string): Promise<unknown>;
   setMode(session: string, mode: string): Promise<unknown>;
+  task(session: string, board: string, task: string): Promise<WholeTask>;
+  letter(session: string, letter: LetterRow): Promise<WholeLetter>;
   addTask(session: string, task: Record<string, unknown>): Promise<unknown>;
   changeTask(session: string, board: string, task: string, change: Record<string, unknown>): Promise<unknown>;
 }
@@ -54,9 +56,7 @@ export class ServerSource implements Source {
   watch(session: string, watched: Watched): () => void {
     return streamed(() => `${run(session)}/frames?since=${watched.state.offset}`, {
       message: (text) => {
-        const frame = JSON.parse(text) as Frame;
-        // A stream that began anew may tell what is known already; what lies before is never taken twice.
-        if (frame.offset >= watched.state.offset) watched.take(frame);
+        watched.take(JSON.parse(text) as Frame);
       },
       dropped: (why) => watched.dropped(why),
       onlyWhenSeen: true,
@@ -84,8 +84,11 @@ export class ServerSource implements Source {
     });
   }
 
-  questions(told: (list: OpenQuestion[]) => void): () => void {
-    return streamed(() => "/api/questions/stream", { message: (text) => told(JSON.parse(text) as OpenQuestion[]) });
+  questions(told: (list: OpenQuestion[]) => void, stirred: () => void): () => void {
+    return streamed(() => "/api/questions/stream", {
+      message: (text) => told(JSON.parse(text) as OpenQuestion[]),
+      runs: stirred,
+    });
   }
 
   answer(session: string, question: string, answer: Answer): Promise<unknown> {
@@ -102,6 +105,14 @@ export class ServerSource implements Source {
 
   setMode(session: string, mode: string): Promise<unknown> {
     return fetched(`${run(session)}/mode`, "POST", { mode });
+  }
+
+  task(session: string, board: string, task: string): Promise<WholeTask> {
+    return fetched(`${run(session)}/tasks/${part(board)}/${part(task)}`);
+  }
+
+  letter(session: string, { team, to, id }: LetterRow): Promise<WholeLetter> {
+    return fetched(`${run(session)}/letters/${part(team)}/${part(to)}/${part(id)}`);
   }
 
   addTask(session: string, task: Record<string, unknown>): Promise<unknown> {
@@ -135,6 +146,7 @@ async function fetched<Told>(path: string, method = "GET", body?: unknown): Prom
 interface Ears {
   message(text: string): void;
   entry?(): void;
+  runs?(): void;
   opened?(): void;
   dropped?(why: string): void;
   /** Rests in a tab nobody looks at: a browser has few connections for all tabs of one server. */
@@ -152,13 +164,19 @@ function streamed(address: () => string, ears: Ears): () => void {
     mine.onopen = () => ears.opened?.();
     mine.onmessage = (event: MessageEvent<string>) => ears.message(event.data);
     mine.addEventListener("entry", () => ears.entry?.());
+    mine.addEventListener("runs", () => ears.runs?.());
     mine.onerror = () => {
       if (mine !== stream) return;
       ears.dropped?.("");
-      if (mine.readyState !== EventSource.CLOSED) return;
-      timer = window.setTimeout(open, RETRY);
-      if (ears.dropped) fetched("/api/questions").catch((error: Error) => ears.dropped?.(error.message));
+      if (mine.readyState === EventSource.CLOSED) void again(mine);
     };
+  };
+  // The browser does not say why a stream was refused. What is refused for good is not asked for again and again.
+  const again = async (refused: EventSource) => {
+    const why = await refusal(address());
+    if (refused !== stream) return;
+    if (why) ears.dropped?.(why);
+    else timer = window.setTimeout(open, RETRY);
   };
   const close = () => {
     clearTimeout(timer);
@@ -176,6 +194,20 @@ function streamed(address: () => string, ears: Ears): () => void {
     document.removeEventListener("visibilitychange", looked);
     close();
   };
+}
+
+/** What the server says about a stream that it does not open; nothing where it may well open it next time. */
+async function refusal(address: string): Promise<string> {
+  const stop = new AbortController();
+  try {
+    const response = await fetch(address, { signal: stop.signal });
+    if (response.ok || response.status >= 500) return "";
+    return ((await response.json()) as { error?: string }).error ?? `The server answered ${response.status}.`;
+  } catch {
+    return "";
+  } finally {
+    stop.abort();
+  }
 }
 
 /** What a page made by `shoal export --html` carries. */
@@ -212,7 +244,8 @@ export class ExportSource implements Source {
 
   watch(_session: string, watched: Watched): () => void {
     for (const frame of this.exported.frames) watched.state.apply({ ...frame, live: false });
-    queueMicrotask(() => watched.take({ ...EMPTY, at: watched.state.at, offset: watched.state.offset }));
+    const { at, offset } = watched.state;
+    queueMicrotask(() => watched.take({ ...EMPTY, at, offset, since: offset }));
     return () => undefined;
   }
 
@@ -247,6 +280,8 @@ export class ExportSource implements Source {
   send = refuse;
   order = refuse;
   setMode = refuse;
+  task = refuse;
+  letter = refuse;
   addTask = refuse;
   changeTask = refuse;
 }

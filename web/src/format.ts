@@ -33,12 +33,18 @@ export function ago(then: number, now: number): string {
 const CLOCK = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
 });
+const THIS_YEAR = new Intl.DateTimeFormat(undefined, {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
+});
 const DAY = new Intl.DateTimeFormat(undefined, {
   year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
 });
 
 export const clock = (at: number): string => (at ? CLOCK.format(at) : "");
-export const day = (at: number): string => (at ? DAY.format(at) : "");
+export function day(at: number): string {
+  if (!at) return "";
+  return (new Date(at).getFullYear() === new Date().getFullYear() ? THIS_YEAR : DAY).format(at);
+}
 
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useContext, useRef } from "preact/hooks";
-import { StateMark, tint } from "./bits";
+import { Empty, StateMark, tint } from "./bits";
 import { RunContext, agentPath, useQuestions, useSource, type RunView } from "./context";
 import { count, dollars, folder, oneLine } from "./format";
 import { Icon, type IconName } from "./icons";
@@ -29,10 +29,12 @@ export function Shell({ route, watched, children }: {
         {view && <Top view={view} />}
         <main ref={main} tabIndex={-1}>
           {children}
-          {watched && !watched.begun && watched.connected && <p class="loading soft" role="status">Reading…</p>}
+          {watched && !watched.begun && (watched.failure
+            ? <Empty title={watched.failure}><a href="#/runs">All runs</a></Empty>
+            : <p class="loading soft" role="status">Reading…</p>)}
         </main>
       </div>
-      {watched && !watched.connected && (
+      {watched?.begun && !watched.connected && (
         <p class="toast" role="status">
           {watched.failure || "The connection is lost. It resumes where it was as soon as the server answers."}
         </p>

@@ -140,7 +140,7 @@ ${row.task}`,
 
 /** One run that people look at; it tells when there is something new to draw, at most once a screen refresh. */
 export class Watched {
-  readonly state = new RunState();
+  state = new RunState();
   /** The server was reached, and the first frame is here. */
   begun = false;
   connected = true;
@@ -154,6 +154,7 @@ export class Watched {
   }
 
   take(frame: Frame): void {
+    if (frame.since === 0 && this.begun) this.state = new RunState(); // told from the very beginning once more
     this.state.apply(frame);
     this.begun = true;
     this.connected = true;

@@ -143,7 +143,9 @@ export interface Result {
 export interface Told {
   /** Entries that have something of their own to show. */
   rows: Entry[];
-  results: Map<string, Result>;
+  results: ReadonlyMap<string, Result>;
+  /** The calls whose results are shown with them. */
+  calls: ReadonlySet<string>;
   /** How often each tool was called. */
   tools: [name: string, times: number][];
   /** The files that calls changed, by path. */
@@ -171,13 +173,13 @@ export function told(entries: readonly Entry[], only: Only, until: number): Told
   }
   const most = (numbers: Map<string, number>) => [...numbers].sort((one, other) => other[1] - one[1]);
   const rows = past.filter((entry) => entry.blocks.some((block) => wanted(block, only, calls)));
-  return { rows, results, tools: most(tools), files: most(files) };
+  return { rows, results, calls, tools: most(tools), files: most(files) };
 }
 
-export function wanted(block: Block, only: Only, calls: ReadonlySet<string> | null): boolean {
+export function wanted(block: Block, only: Only, calls: ReadonlySet<string>): boolean {
   switch (block.type) {
     case "tool_result":
-      return only !== "words" && only !== "changes" && !calls?.has(block.tool_use_id ?? "");
+      return only !== "words" && only !== "changes" && !calls.has(block.tool_use_id ?? "");
     case "tool_use":
       return only === "changes" ? !!block.diff : only !== "words";
     case "thinking":

@@ -195,6 +195,23 @@ export interface OpenQuestion {
   previous_plan?: string | null;
 }
 
+/** A task as its file has it. */
+export interface WholeTask {
+  id: string;
+  subject: string;
+  description: string;
+  blocks: string[];
+  rank: number | null;
+}
+
+/** A letter as the inbox of its reader keeps it. */
+export interface WholeLetter {
+  id: string;
+  text: string;
+  /** What a letter of the protocol says, for people. */
+  words: string;
+}
+
 /** A part of a transcript's entry; which fields there are follows from its type. */
 export interface Block {
   type: "text" | "thinking" | "tool_use" | "tool_result" | "image" | string;

@@ -100,7 +100,7 @@ export function Windowed(props: WindowedProps) {
       let different = false;
       for (const change of changes) {
         const key = (change.target as HTMLElement).dataset.key!;
-        const now = (change.target as HTMLElement).offsetHeight;
+        const now = change.target.getBoundingClientRect().height;
         if (now && heights.get(key) !== now) {
           heights.set(key, now);
           different = true;

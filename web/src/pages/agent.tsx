@@ -50,13 +50,13 @@ export function AgentPage({ agent: id }: { agent: string }) {
           {!shown.rows.length && !speaking ? transcript.loaded && (
             <Empty title={entries.length ? "Nothing of this kind" : "Nothing said yet"} />
           ) : (
-            <Windowed count={shown.rows.length + (speaking ? 1 : 0)} height={120} measured follow={!until} role="log"
+            <Windowed count={shown.rows.length + (speaking ? 1 : 0)} height={120} measured follow role="log"
               label={`Conversation of ${agent.name}`} onTop={() => void transcript.older()}
               keyOf={keys(shown.rows)}>
               {(index) => {
                 const entry = shown.rows[index];
                 return entry
-                  ? <EntryRow entry={entry} shown={{ transcript, results: shown.results, only, name: agent.name }} />
+                  ? <EntryRow entry={entry} shown={{ transcript, told: shown, only, name: agent.name }} />
                   : <SaidRow said={said} name={agent.name} />;
               }}
             </Windowed>
@@ -115,7 +115,7 @@ function Orders({ agent, busy, give }: { agent: AgentRow; busy: boolean; give(ac
     <div class="orders">
       <button type="button" disabled={busy || agent.state === "idle"}
         onClick={() => give(() => source.order(session, "interrupt", agent.id))}>Interrupt</button>
-      {!lead && !agent.background && (
+      {!lead && !agent.team && !agent.background && (
         <button type="button" disabled={busy} onClick={() => give(() => source.order(session, "background", agent.id))}>
           To the background
         </button>
@@ -155,7 +155,7 @@ function Facts({ agent, shown, start }: { agent: AgentRow; shown: Told; start: n
     ["Mode", agent.mode],
     ["Spent", <Cost usd={agent.usd} tokens={agent.tokens} priced={agent.priced} />],
     ["Work", `${plural(agent.requests, "request")}, ${plural(agent.tool_calls, "call")}`],
-    ["Last heard", `${clock(agent.heard)} (${ago(agent.heard, now)})`],
+    ["Last heard", view.state.live ? `${clock(agent.heard)} (${ago(agent.heard, now)})` : clock(agent.heard)],
     ["Ended", agent.detail],
   ];
   return (

@@ -1,7 +1,7 @@
 /** What agents ask a person, answered from any screen. */
 
-import { useContext, useMemo, useState } from "preact/hooks";
-import { Choices, Empty, Problem, Time, Who, useKept, useOrder } from "../bits";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Choices, Empty, Problem, Time, Who, useOrder } from "../bits";
 import { Input } from "../blocks";
 import { RunContext, useNow, useQuestions, useRun, useSource } from "../context";
 import { Changes } from "../diff";
@@ -28,23 +28,25 @@ export function QuestionsPage() {
 export function RunQuestionsPage() {
   const { session, state, within, steers } = useRun();
   const questions = useQuestions();
-  const [look, setLook] = useKept<"open" | "answered">("questions", "open");
+  const [look, setLook] = useState<"open" | "answered" | "">("");
   const rows = state.questions.list;
   const answered = useMemo(() => rows.filter((row) => row.answered).reverse(), [rows]);
   const waiting = useMemo(() => rows.filter((row) => !row.answered), [rows]);
   const open = steers && !within ? questions.filter((each) => each.session === session) : [];
-  const shown = steers || within || waiting.length ? look : "answered";
+  const answerable = steers && !within;
+  const number = answerable ? open.length : waiting.length;
+  const shown = look || (number || !answered.length ? "open" : "answered");
   return (
     <div class="page page-questions">
       <header class="page-head">
         <h2>Questions</h2>
-        <Choices<"open" | "answered"> label="Show" value={shown} onChange={setLook}
-          options={[["open", `Open ${steers && !within ? open.length : waiting.length}`], ["answered", `Answered ${answered.length}`]]} />
+        <Choices<"open" | "answered"> label="Show" value={shown} onChange={(value) => setLook(value)}
+          options={[["open", `Open ${number}`], ["answered", `Answered ${answered.length}`]]} />
       </header>
       <div class="scroll">
         {shown === "open" && open.map((each) => <QuestionCard key={each.id} asked={each} />)}
-        {shown === "open" && (within || !steers) && waiting.map((row) => <PastQuestion key={row.id} row={row} />)}
-        {shown === "open" && !open.length && !((within || !steers) && waiting.length) && <Empty title="Nothing to answer" />}
+        {shown === "open" && !answerable && waiting.map((row) => <PastQuestion key={row.id} row={row} />)}
+        {shown === "open" && !number && <Empty title="Nothing to answer" />}
         {shown === "answered" && answered.slice(0, 200).map((row) => <PastQuestion key={row.id} row={row} />)}
         {shown === "answered" && !answered.length && <Empty title="Nothing was asked yet" />}
       </div>
@@ -162,12 +164,14 @@ function Deny({ shut, answer, words = "Why not? It is told so." }: {
   words?: string;
 }) {
   const [reason, setReason] = useState("");
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => box.current?.focus(), []);
   return (
     <form class="deny" onSubmit={(event) => {
       event.preventDefault();
       answer({ type: "denied", reason: reason.trim() || "The person said no." });
     }}>
-      <textarea rows={2} value={reason} placeholder={words} aria-label={words} ref={(box) => box?.focus()}
+      <textarea rows={2} value={reason} placeholder={words} aria-label={words} ref={box}
         onInput={(event) => setReason(event.currentTarget.value)} />
       <button type="submit" class="sure" disabled={shut}>Deny</button>
     </form>

@@ -1,15 +1,17 @@
 /** The members of a run as live cards or as a table, and who waits for whom. */
 
+import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Choices, Cost, Empty, StateMark, Who, stateWords, tint, useKept } from "../bits";
+import { Choices, Cost, Empty, StateMark, Time, Who, stateWords, tint, useKept } from "../bits";
 import { agentPath, useNow, useRun, type RunView } from "../context";
-import { ago, count, dollars, plural } from "../format";
+import { ago, clock, count, dollars, plural } from "../format";
 import { runPath } from "../router";
 import type { AgentRow, AgentState } from "../types";
 import { Windowed } from "../windowed";
 
 const STATES: AgentState[] = ["working", "waiting", "idle", "completed", "failed", "killed", "gone"];
 const MOST_WAITS = 60;
+const MOST_NOTES = 40;
 const CARD_WIDTH = 264;
 const CARD_HEIGHT = 152;
 
@@ -29,7 +31,12 @@ export function TeamPage() {
         <Choices label="Show as" value={look} onChange={setLook} options={[["cards", "Cards"], ["table", "Table"]]} />
       </header>
       <div class="team-body">
-        <Waits agents={agents} />
+        {look === "cards" && (
+          <aside class="team-aside">
+            <Waits agents={agents} />
+            <Notes view={view} />
+          </aside>
+        )}
         {!shown.length && <Empty title={`Nobody is ${only ? stateWords(only) : "here"} now`} />}
         {!!shown.length && (look === "cards"
           ? <Cards agents={shown} view={view} now={now} />
@@ -61,16 +68,9 @@ function Counts({ agents, only, onOnly }: {
 /** One line for each that waits: for others, or for a person. It has its place whether somebody waits or not. */
 function Waits({ agents }: { agents: readonly AgentRow[] }) {
   const view = useRun();
-  const [shown, setShown] = useKept<"shown" | "hidden">("waits", "hidden");
   const waiting = useMemo(() => agents.filter((each) => each.question || each.waits_for.length), [agents]);
   return (
-    <section class="waits" aria-label="Who waits for whom">
-      <button type="button" class="fold" aria-expanded={shown === "shown"}
-        onClick={() => setShown(shown === "shown" ? "hidden" : "shown")}>
-        <span class="fold-mark" aria-hidden="true" />
-        <strong>Who waits for whom</strong> <span class="figures soft">{waiting.length || "nobody"}</span>
-      </button>
-      <ul class={shown}>
+    <Folded title="Who waits for whom" number={waiting.length || "nobody"} name="waits">
         {!waiting.length && <li class="soft">Nobody is held up.</li>}
         {waiting.slice(0, MOST_WAITS).map((each) => (
           <li key={each.id}>
@@ -80,7 +80,42 @@ function Waits({ agents }: { agents: readonly AgentRow[] }) {
           </li>
         ))}
         {waiting.length > MOST_WAITS && <li class="soft">and {waiting.length - MOST_WAITS} more</li>}
-      </ul>
+    </Folded>
+  );
+}
+
+/** What a person should know, the latest first. */
+function Notes({ view }: { view: RunView }) {
+  const notes = view.state.notes.list;
+  const latest = useMemo(() => notes.slice(-MOST_NOTES).reverse(), [notes]);
+  return (
+    <Folded title="Notes" number={notes.length || "none"} name="notes">
+      {latest.map((note) => (
+        <li key={note.number} class={`note note-${note.kind}`}>
+          <span class="soft"><Time at={note.at} text={clock(note.at)} /> <Who name={view.state.agents.get(note.agent)?.name ?? note.agent} /></span>
+          <span>{note.text}</span>
+        </li>
+      ))}
+    </Folded>
+  );
+}
+
+/** A list that is always open beside the cards, and is opened by hand where there is little room. */
+function Folded({ title, number, name, children }: {
+  title: string;
+  number: number | string;
+  name: string;
+  children: ComponentChildren;
+}) {
+  const [shown, setShown] = useKept<"shown" | "hidden">(name, "hidden");
+  return (
+    <section class="folded" aria-label={title}>
+      <button type="button" class="fold" aria-expanded={shown === "shown"}
+        onClick={() => setShown(shown === "shown" ? "hidden" : "shown")}>
+        <span class="fold-mark" aria-hidden="true" />
+        <strong>{title}</strong> <span class="figures soft">{number}</span>
+      </button>
+      <ul class={shown}>{children}</ul>
     </section>
   );
 }
@@ -140,17 +175,22 @@ function Card({ agent, view, now }: { agent: AgentRow; view: RunView; now: numbe
       <footer>
         <Cost usd={agent.usd} tokens={agent.tokens} priced={agent.priced} />
         <span class="figures" title="Tool calls">{plural(agent.tool_calls, "call")}</span>
-        <span class="figures" title="Since it was last heard">{ago(agent.heard, now)}</span>
+        <span class="figures" title="When it was last heard">{lastHeard(agent, view, now)}</span>
       </footer>
     </article>
   );
+}
+
+/** How long ago, while the run goes on; when, of a run that is over. */
+function lastHeard(agent: AgentRow, view: RunView, now: number): string {
+  return view.state.live ? ago(agent.heard, now) : clock(agent.heard);
 }
 
 function Table({ agents, view, now }: Shown) {
   return (
     <div class="table fill" role="table" aria-label="Members" aria-rowcount={agents.length}>
       <div class="table-head" role="row">
-        {["Name", "State", "Doing", "Task", "Kind", "Tokens", "Cost", "Calls", "Heard"].map((title) => (
+        {["Name", "State", "Doing", "Task", "Waits for", "Tokens", "Cost", "Calls", "Heard"].map((title) => (
           <span key={title} role="columnheader">{title}</span>
         ))}
       </div>
@@ -166,11 +206,14 @@ function Table({ agents, view, now }: Shown) {
               <span role="cell"><StateMark state={agent.state} /></span>
               <span role="cell" title={agent.doing}>{agent.doing || agent.detail}</span>
               <span role="cell" title={agent.task}>{agent.task}</span>
-              <span role="cell">{agent.kind}</span>
+              <span role="cell" class="table-waits">
+                {agent.question && "you "}
+                {agent.waits_for.map((name) => <Who key={name} name={name} link={false} />)}
+              </span>
               <span role="cell" class="figures">{count(agent.tokens)}</span>
               <span role="cell" class="figures">{dollars(agent.usd)}{agent.priced ? "" : "+?"}</span>
               <span role="cell" class="figures">{agent.tool_calls}</span>
-              <span role="cell" class="figures">{ago(agent.heard, now)}</span>
+              <span role="cell" class="figures">{lastHeard(agent, view, now)}</span>
             </a>
           );
         }}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from html import unescape
 from typing import Any, TypeAlias
 
 from shoal.core.differences import difference
@@ -25,6 +27,12 @@ LONG = 4_000
 LONG_PICTURE = 400_000
 """Of a picture in base64."""
 
+_LETTER = re.compile(
+    r'<teammate-message teammate_id="(?P<sender>[^"]+)"(?P<more>[^>]*)>\n(?P<words>.*?)\n</teammate-message>',
+    re.DOTALL,
+)
+_SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
+
 Shown: TypeAlias = dict[str, Any]
 
 
@@ -32,13 +40,26 @@ def entry_shown(number: int, entry: Said | Compacted | Rewound, *, whole: bool =
     role, by = "system", "runtime"
     match entry:
         case Said(message=message):
-            blocks = [_block(block, whole=whole) for block in message.content]
             role, by = str(message.role), _by(entry)
+            content = map(_opened, message.content) if by == "agent" else message.content
+            blocks = [_block(block, whole=whole) for block in content]
         case Compacted(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
         case Rewound(turn=turn):
             blocks = [{"type": "text", "text": f"The conversation went back to before turn {turn}."}]
     return {"n": number, "at": entry.at, "role": role, "by": by, "blocks": blocks}
+
+
+def _opened(block: ContentBlock) -> ContentBlock:
+    """Letters as people read them: who writes, about what, and the words."""
+    return Text(text=_LETTER.sub(_letter, block.text)) if isinstance(block, Text) else block
+
+
+def _letter(found: re.Match[str]) -> str:
+    about = _SUMMARY.search(found["more"])
+    doubt = " (not verified)" if 'verified="no"' in found["more"] else ""
+    subject = f" – {unescape(about[2])}" if about else ""
+    return f"**{found['sender']}**{doubt}{subject}\n\n{found['words']}\n"
 
 
 def _by(entry: Said) -> str:

@@ -83,7 +83,11 @@ class Guard:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_RAW_HEADERS]
+                headers = [*message["headers"], *_RAW_HEADERS]
+                if all(name.lower() != b"cache-control" for name, _ in headers):
+                    # Asked for again each time: a page of yesterday does not speak with a server of today.
+                    headers.append((b"cache-control", b"no-cache"))
+                message["headers"] = headers
             await send(message)
 
         reply = self._reply(scope)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shoal.app.picture.following import Followed
+from shoal.app.picture.mail_words import mail_words
 from shoal.app.watching import Run
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
@@ -83,7 +84,7 @@ class Looking:
             yield Programme(telling.sources, (shared.broken, showing.stopping))
 
     async def letter(self, request: Request) -> Response:
-        """Whole, as the inbox of its reader keeps it."""
+        """Whole, as the inbox of its reader keeps it, and in words for a person."""
         run, facts = self._run(request), await self._runs.facts(self._run(request))
         team, to = team_name(word_in(request, "team")), agent_name(word_in(request, "to"))
         if team not in facts.teams:
@@ -95,7 +96,7 @@ class Looking:
         found = next((mail for mail in kept if mail.id == word_in(request, "letter")), None)
         if found is None:
             raise Refused(404, "The letter is no longer kept.")
-        return json_reply(found)
+        return json_reply({"id": found.id, "text": found.text, "words": mail_words(found)})
 
     async def questions(self, _: Request) -> Response:
         return json_reply(await self._showing.questions.listed())
@@ -105,8 +106,12 @@ class Looking:
 
     @asynccontextmanager
     async def _question_lists(self) -> AsyncIterator[Programme]:
-        async with self._showing.questions.watched() as lists:
-            yield Programme(((event(each) async for each in lists),), (self._showing.stopping,))
+        """The list of runs is different too, when one begins or ends: a page has few connections."""
+        questions = self._showing.questions
+        async with questions.watched() as lists:
+            told = (event(each) async for each in lists)
+            stirs = (event({}, kind="runs") async for _ in questions.stirs())
+            yield Programme((told, stirs), (self._showing.stopping,))
 
 
 def _since(request: Request) -> int:

@@ -60,13 +60,8 @@ async def serve(home: Path, place: Place, *, ready: Callable[[str], None], ended
     """Until `ended` is set; `ready` is told the address."""
     listener = _listener(place)
     port = listener.getsockname()[1]
-    names = () if _is_any(place.host) else (place.host.lower(),)
-    gate = Gate(
-        token=place.token,
-        port=port,
-        names=(*names, socket.gethostname().lower()),
-        any_number=_is_any(place.host),
-    )
+    names = () if is_loopback(place.host) else (place.host.lower(), socket.gethostname().lower())
+    gate = Gate(token=place.token, port=port, names=names, any_number=_is_any(place.host))
     with listener:
         async with Showing(home, clock=SystemClock(), ids=Ids()) as showing:
             config = uvicorn.Config(
