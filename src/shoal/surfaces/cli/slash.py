@@ -15,9 +15,9 @@ from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.surfaces.cli.talk import Talk
+    from shoal.surfaces.cli.dialogue import Dialogue
 
-Run = Callable[["Talk", str], Coroutine[Any, Any, None]]
+Run = Callable[["Dialogue", str], Coroutine[Any, Any, None]]
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -65,15 +65,15 @@ def argument(text: str) -> str:
     return text.partition(" ")[2].strip()
 
 
-async def _help(talk: Talk, _: str) -> None:
-    with talk.telling.aside():
+async def _help(talk: Dialogue, _: str) -> None:
+    with talk.telling.aside() as write:
         for command in COMMANDS:
-            talk.screen.write(f"  {command.usage:<18}", BOLD)
-            talk.screen.write(f"{command.help}\n", DIM)
+            write(f"  {command.usage:<18}", BOLD)
+            write(f"{command.help}\n", DIM)
         for each in talk.session.parts.knowledge.commands():
-            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
-            talk.screen.write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
-        talk.screen.write(
+            write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
+            write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
+        write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
             "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
             "  Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.\n"
@@ -86,24 +86,24 @@ def _from(command: Skill | TypedPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
-async def _btw(talk: Talk, question: str) -> None:
+async def _btw(talk: Dialogue, question: str) -> None:
     if not question:
         talk.telling.note("/btw QUESTION asks the agent something that its conversation never holds.")
         return
     answer = await talk.session.ask_aside(question)
-    with talk.telling.aside():
-        talk.screen.write(f"  ↳ {one_line(question)}\n", DIM)
+    with talk.telling.aside() as write:
+        write(f"  ↳ {one_line(question)}\n", DIM)
         for line in (answer or "It had no answer.").splitlines():
-            talk.screen.write(f"  {line}\n")
+            write(f"  {line}\n")
 
 
-async def _compact(talk: Talk, wish: str) -> None:
+async def _compact(talk: Dialogue, wish: str) -> None:
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
     talk.telling.note("The conversation goes on from a summary of itself.")
 
 
-async def _notes(talk: Talk, word: str) -> None:
+async def _notes(talk: Dialogue, word: str) -> None:
     from shoal.app.session_memory import SessionMemory
 
     memory = talk.session.agent.remember
@@ -120,7 +120,7 @@ async def _notes(talk: Talk, word: str) -> None:
             talk.telling.note(line)
 
 
-async def _cost(talk: Talk, _: str) -> None:
+async def _cost(talk: Dialogue, _: str) -> None:
     purse = talk.session.agent.purse.tree
     talk.telling.note(
         f"{dollars(purse.usd if purse.priced else None)} · "
@@ -131,13 +131,13 @@ async def _cost(talk: Talk, _: str) -> None:
             talk.telling.note(f"  {model}: {dollars(usd)} · {count(usage.total_tokens)} tokens")
 
 
-async def _model(talk: Talk, name: str) -> None:
+async def _model(talk: Dialogue, name: str) -> None:
     if name:
         await talk.session.set_model(name)
     talk.telling.note(f"The model is {talk.session.agent.model.card.id}.")
 
 
-async def _rewind(talk: Talk, turn: str) -> None:
+async def _rewind(talk: Dialogue, turn: str) -> None:
     turns = talk.session.turns()
     if not turn:
         for each in turns:
@@ -157,25 +157,25 @@ async def _rewind(talk: Talk, turn: str) -> None:
         talk.telling.note(line, style)
 
 
-async def _agents(talk: Talk, words: str) -> None:
+async def _agents(talk: Dialogue, words: str) -> None:
     from shoal.surfaces.cli.slash_agents import agents
 
     await agents(talk, words)
 
 
-async def _skills(talk: Talk, _: str) -> None:
+async def _skills(talk: Dialogue, _: str) -> None:
     from shoal.surfaces.cli.slash_skills import skills
 
     skills(talk)
 
 
-async def _memory(talk: Talk, _: str) -> None:
+async def _memory(talk: Dialogue, _: str) -> None:
     from shoal.surfaces.cli.slash_skills import memory
 
     memory(talk)
 
 
-async def _hooks(talk: Talk, _: str) -> None:
+async def _hooks(talk: Dialogue, _: str) -> None:
     from shoal.app.hooks_view import rows_of, seen_in
     from shoal.surfaces.cli.hooks import told
 
@@ -186,19 +186,19 @@ async def _hooks(talk: Talk, _: str) -> None:
         talk.telling.note(line)
 
 
-async def _delegate(talk: Talk, word: str) -> None:
+async def _delegate(talk: Dialogue, word: str) -> None:
     from shoal.surfaces.cli.slash_team import delegate
 
     await delegate(talk, word)
 
 
-async def _to(talk: Talk, name: str) -> None:
+async def _to(talk: Dialogue, name: str) -> None:
     from shoal.surfaces.cli.slash_team import to
 
     await to(talk, name)
 
 
-async def _mcp(talk: Talk, _: str) -> None:
+async def _mcp(talk: Dialogue, _: str) -> None:
     standings = talk.session.parts.servers.standings()
     for each in standings:
         about = each.detail or f"{len(each.tools)} tools, {len(each.prompts)} prompts"
@@ -207,11 +207,11 @@ async def _mcp(talk: Talk, _: str) -> None:
         talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
 
 
-async def _clear(talk: Talk, _: str) -> None:
+async def _clear(talk: Dialogue, _: str) -> None:
     talk.end("cleared")
 
 
-async def _exit(talk: Talk, _: str) -> None:
+async def _exit(talk: Dialogue, _: str) -> None:
     talk.end()
 
 

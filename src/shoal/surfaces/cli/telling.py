@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -56,6 +56,9 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.sentences import budget_warning, ending
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.dialogue import Write
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
@@ -135,13 +138,13 @@ class Telling:
             self._screen.write(f"  {text}\n", style)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def aside(self) -> Iterator[Write]:
         """What is written within stands above the line of a running call."""
         running = self._open
         if running is not None:
             self._screen.take_back()
         self._quiet()
-        yield
+        yield self._screen.write
         self._screen.fresh_line()
         if running is not None and self._screen.live:
             self._begin(running)
