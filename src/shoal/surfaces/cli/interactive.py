@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, is_live, one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.cli.sentences import cut_off_agents, stopped_agents
@@ -18,22 +18,22 @@ from shoal.surfaces.cli.slash import completions
 from shoal.surfaces.cli.talk import Talk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Sequence
 
     from shoal.app.options import Options
     from shoal.app.session import Session
     from shoal.core.agents import Glimpse
     from shoal.core.messages import Message
-
-    Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
+    from shoal.surfaces.cli.sittings import Prepare
 
 _NOT_THE_PERSONS = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
 RECALLED = 400
 """Columns of the last prompt and answer that a resumed session begins with."""
 
 
-def interactive(options: Options, prompt: str | None, prepare: Prepare | None = None) -> int:
+def interactive(
+    options: Options, prompt: str | None, prepare: Prepare | None = None, *, plain: bool = False
+) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
@@ -43,7 +43,31 @@ def interactive(options: Options, prompt: str | None, prepare: Prepare | None = 
 
     ask_once(options)
     offer(options)
-    return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd()), prepare))
+    home = find_home(os.environ, Path.cwd())
+    if plain or _is_plain(options):
+        return asyncio.run(converse(options, prompt, home, prepare))
+    from shoal.surfaces.tui.launch import full_screen
+
+    return asyncio.run(full_screen(options, prompt, home, prepare))
+
+
+def _is_plain(options: Options) -> bool:
+    """Whether the terminal, a setting or what is installed leaves only line by line."""
+    if not (is_live(sys.stdout) and sys.stderr.isatty()):
+        return True  # the full screen is drawn on stderr
+    from shoal.app.settings import load_settings
+
+    cwd = (options.cwd or Path.cwd()).resolve()
+    if load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources).own.plain:
+        return True
+    from importlib.util import find_spec
+
+    if find_spec("textual") is None:
+        from shoal.surfaces.cli.sentences import say
+
+        say("The full-screen terminal is not installed: pip install 'shoal[tui]'. This is the plain one.")
+        return True
+    return False
 
 
 def _without_terminal(options: Options, prompt: str | None) -> int:
@@ -68,11 +92,10 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
 
     `prepare` gives the first prompt once the session is open.
     """
-    from shoal.app.session import Session
     from shoal.app.watching import Run
     from shoal.surfaces.cli.ps import standings_of
+    from shoal.surfaces.cli.sittings import sittings
 
-    options = structs.replace(options, attended=True)
     screen = screen_for(sys.stdout)
     place: Prompt
     now: list[Session] = []
@@ -81,22 +104,21 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
         place = LivePrompt(screen, home / "shoal" / "history", lambda: completions(now))
     else:
         place = PlainPrompt(screen)
+
+    async def sit(session: Session) -> Talk:
+        now[:] = [session]
+        _greet(screen, session)
+        return Talk(session, screen, place, standings_of(Run(session=session.id, home=home)))
+
     place.open()
     try:
-        while True:
-            async with Session(options) as session:
-                now[:] = [session]
-                _greet(screen, session)
-                so_far = standings_of(Run(session=session.id, home=home))
-                talk = Talk(session, screen, place, so_far)
-                outcome = await talk.go(prompt if prepare is None else await prepare(session))
-                session.parts.occasions.ending = "clear" if outcome == "cleared" else "prompt_input_exit"
-                _farewell(screen, session, await session.stop_agents())
-            if outcome == "ended":
-                return talk.status
-            prompt = prepare = None
-            fresh = {"resume": None, "continue_last": False, "fork": False, "session_id": None}
-            options = structs.replace(options, begun="clear", **fresh)
+        return await sittings(
+            options,
+            prompt,
+            prepare,
+            sit=sit,
+            leave=lambda session, stopped: say_farewell(screen, session, stopped),
+        )
     finally:
         place.close()
 
@@ -123,7 +145,7 @@ def _recall(screen: Screen, messages: Sequence[Message]) -> None:
         screen.write(f"{cut(one_line(said), RECALLED)}\n\n", DIM)
 
 
-def _farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
+def say_farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
     screen.fresh_line()
     if stopped:
         screen.write(f"{stopped_agents(stopped)}\n", YELLOW)

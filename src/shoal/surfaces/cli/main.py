@@ -355,7 +355,7 @@ def _run(**given: Any) -> int:
         given["resume"] = picked()
     from shoal.surfaces.cli.interactive import interactive
 
-    return interactive(options_from(given, attended=True), prompt)
+    return interactive(options_from(given, attended=True), prompt, plain=given["plain"])
 
 
 def _headless(given: dict[str, Any], prompt: str | None) -> int:

@@ -61,6 +61,12 @@ def completions(sessions: Sequence[Session]) -> list[str]:
     return [*(command.name for command in COMMANDS), *own]
 
 
+def described(session: Session) -> list[tuple[str, str]]:
+    """Each command that can be typed, and what it is for."""
+    own = [(f"/{each.name}", one_line(each.description)) for each in session.parts.knowledge.commands()]
+    return [*((command.name, command.help) for command in COMMANDS), *own]
+
+
 def argument(text: str) -> str:
     return text.partition(" ")[2].strip()
 
