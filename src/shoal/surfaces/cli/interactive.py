@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, is_live, one_line
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.cli.sentences import cut_off_agents, stopped_agents
@@ -43,31 +43,14 @@ def interactive(
 
     ask_once(options)
     offer(options)
+    from shoal.surfaces.cli.plainness import is_plain
+
     home = find_home(os.environ, Path.cwd())
-    if plain or _is_plain(options):
+    if plain or is_plain(options.cwd or Path.cwd(), options.settings, options.setting_sources):
         return asyncio.run(converse(options, prompt, home, prepare))
     from shoal.surfaces.tui.launch import full_screen
 
     return asyncio.run(full_screen(options, prompt, home, prepare))
-
-
-def _is_plain(options: Options) -> bool:
-    """Whether the terminal, a setting or what is installed leaves only line by line."""
-    if not (is_live(sys.stdout) and sys.stderr.isatty()):
-        return True  # the full screen is drawn on stderr
-    from shoal.app.settings import load_settings
-
-    cwd = (options.cwd or Path.cwd()).resolve()
-    if load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources).own.plain:
-        return True
-    from importlib.util import find_spec
-
-    if find_spec("textual") is None:
-        from shoal.surfaces.cli.sentences import say
-
-        say("The full-screen terminal is not installed: pip install 'shoal[tui]'. This is the plain one.")
-        return True
-    return False
 
 
 def _without_terminal(options: Options, prompt: str | None) -> int:

@@ -47,6 +47,11 @@ COMMANDS = {
             'shoal ask answer 3f no --reason "use the other branch"',
         ),
     ),
+    "attach": SubCommand(
+        "shoal.surfaces.cli.attach",
+        "Be at a run of another terminal.",
+        ("shoal attach", "shoal attach 3f2a"),
+    ),
     "config": SubCommand(
         "shoal.surfaces.cli.config",
         "Show the settings that hold here.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -74,10 +75,10 @@ def argument(text: str) -> str:
 async def _help(talk: Dialogue, _: str) -> None:
     with talk.telling.aside() as write:
         for command in COMMANDS:
-            write(f"  {command.usage:<18}", BOLD)
+            write(f"  {command.usage:<20}", BOLD)
             write(f"{command.help}\n", DIM)
         for each in talk.session.parts.knowledge.commands():
-            write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
+            write(f"  {f'/{each.name} {each.argument_hint}'.strip():<19} ", BOLD)
             write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
         write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
@@ -163,12 +164,6 @@ async def _rewind(talk: Dialogue, turn: str) -> None:
         talk.telling.note(line, style)
 
 
-async def _agents(talk: Dialogue, words: str) -> None:
-    from shoal.surfaces.cli.slash_agents import agents
-
-    await agents(talk, words)
-
-
 async def _skills(talk: Dialogue, _: str) -> None:
     from shoal.surfaces.cli.slash_skills import skills
 
@@ -192,18 +187,6 @@ async def _hooks(talk: Dialogue, _: str) -> None:
         talk.telling.note(line)
 
 
-async def _delegate(talk: Dialogue, word: str) -> None:
-    from shoal.surfaces.cli.slash_team import delegate
-
-    await delegate(talk, word)
-
-
-async def _to(talk: Dialogue, name: str) -> None:
-    from shoal.surfaces.cli.slash_team import to
-
-    await to(talk, name)
-
-
 async def _mcp(talk: Dialogue, _: str) -> None:
     standings = talk.session.parts.servers.standings()
     for each in standings:
@@ -211,6 +194,16 @@ async def _mcp(talk: Dialogue, _: str) -> None:
         talk.telling.note(f"{one_line(each.name)}  {each.status}  {one_line(about)}")
     if not standings:
         talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
+
+
+def _of(module: str, name: str) -> Run:
+    """A command of another module, which is loaded when it is typed."""
+
+    async def run(talk: Dialogue, words: str) -> None:
+        command: Run = getattr(import_module(f"shoal.surfaces.cli.{module}"), name)
+        await command(talk, words)
+
+    return run
 
 
 async def _clear(talk: Dialogue, _: str) -> None:
@@ -221,34 +214,35 @@ async def _exit(talk: Dialogue, _: str) -> None:
     talk.end()
 
 
+def _command(usage: str, about: str, run: Run, *, at_once: bool = True) -> Command:
+    return Command(name=usage.split(maxsplit=1)[0], usage=usage, help=about, run=run, at_once=at_once)
+
+
 COMMANDS = (
-    Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
-    Command(name="/btw", usage="/btw QUESTION", help="ask beside the work", run=_btw, at_once=True),
-    Command(
-        name="/agents",
-        usage="/agents [stop ID]",
-        help="who is at work; also stop all, show, send, background",
-        run=_agents,
-        at_once=True,
+    _command("/help", "this list", _help),
+    _command("/btw QUESTION", "ask beside the work", _btw),
+    _command(
+        "/agents [stop ID]",
+        "who is at work; also stop all, show, send, background",
+        _of("slash_agents", "agents"),
     ),
-    Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
-    Command(name="/skills", usage="/skills", help="what agents can look up", run=_skills, at_once=True),
-    Command(name="/memory", usage="/memory", help="the files with instructions", run=_memory, at_once=True),
-    Command(name="/to", usage="/to NAME|lead", help="talk to a teammate", run=_to, at_once=True),
-    Command(
-        name="/delegate",
-        usage="/delegate [on|off]",
-        help="let the lead only give work out",
-        run=_delegate,
-        at_once=True,
-    ),
-    Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
-    Command(name="/notes", usage="/notes [save]", help="the session's own notes", run=_notes),
-    Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
-    Command(name="/hooks", usage="/hooks", help="the hooks there are", run=_hooks, at_once=True),
-    Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
-    Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
-    Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
-    Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
-    Command(name="/exit", usage="/exit", help="end Shoal", run=_exit, at_once=True),
+    _command("/tasks", "the task board", _of("slash_more", "tasks")),
+    _command("/team", "who is in the team", _of("slash_more", "team")),
+    _command("/skills", "what agents can look up", _skills),
+    _command("/memory", "the files with instructions", _memory),
+    _command("/to NAME|lead", "talk to a teammate", _of("slash_team", "to")),
+    _command("/delegate [on|off]", "let the lead only give work out", _of("slash_team", "delegate")),
+    _command("/compact [WISH]", "go on from a summary", _compact, at_once=False),
+    _command("/notes [save]", "the session's own notes", _notes, at_once=False),
+    _command("/cost", "spent since the session was opened", _cost),
+    _command("/permissions [MODE]", "what agents may do", _of("slash_more", "permissions")),
+    _command("/hooks", "the hooks there are", _hooks),
+    _command("/mcp", "the MCP servers and how they stand", _mcp),
+    _command("/doctor", "check the set-up", _of("slash_more", "doctor")),
+    _command("/model [NAME]", "the model, or another one", _model, at_once=False),
+    _command("/export [FILE]", "write the conversation down", _of("slash_more", "export"), at_once=False),
+    _command("/rewind [TURN]", "go back to before a turn", _rewind, at_once=False),
+    _command("/resume [ID]", "go on with another session", _of("slash_more", "resume"), at_once=False),
+    _command("/clear", "start a new session", _clear, at_once=False),
+    _command("/exit", "end Shoal", _exit),
 )

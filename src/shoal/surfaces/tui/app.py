@@ -18,18 +18,26 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from shoal.core.ids import LEAD, AgentId
+from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.attaching import message_of
 from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions
 from shoal.surfaces.tui.composer import Composer, Proposals
 from shoal.surfaces.tui.conversation import ConversationView
 from shoal.surfaces.tui.foot import activity_line, foot_line, head_line
+from shoal.surfaces.tui.panels.agents import AgentsPanel
+from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.seat import Seat
 from shoal.surfaces.tui.side import Side
 
 PACE = 1 / 15
 """Seconds between two drawings."""
 TICK = 0.5
-"""Seconds between two looks at the time, while something is under way."""
+"""Seconds between two looks at the time."""
+QUIET = 0.8
+"""Seconds without a key after which a question may come up by itself."""
+WIDE = 100
+"""Columns from which on a panel stands beside the conversation and not over it."""
+_ALWAYS = frozenset({"redraw", "suspend_process", "nothing", "end_of_input", "interrupt"})
 
 
 class ShoalApp(App[None]):
@@ -37,6 +45,7 @@ class ShoalApp(App[None]):
 
     CSS_PATH = "shoal.tcss"
     TITLE = "shoal"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012 - as Textual has it
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", show=False, priority=True),
@@ -66,6 +75,8 @@ class ShoalApp(App[None]):
         """The status to end with, where the person left before anything was there."""
         self._files: list[str] | None = None
         self._due = self._drawing = False
+        self._put_off: set[str] = set()
+        """Questions that were put once: what was left open then is answered from the panel."""
         self._answer: asyncio.Future[str] | None = None
         self._draft = ""
         self._proposals = Proposals(id="proposals")
@@ -73,7 +84,7 @@ class ShoalApp(App[None]):
         self._box = Vertical(id="line")
         self.composer = Composer(history, self._proposals, self._propose)
         self.view = ConversationView()
-        self.side = Side(id="side")
+        self.side = Side()
         self.when_ready: Callable[[], object] = lambda: None
 
     def compose(self) -> ComposeResult:
@@ -129,12 +140,30 @@ class ShoalApp(App[None]):
             await self.view.draw()
             self.side.look()
             self._tell()
+            self._put_question()
         finally:
             self._drawing = False
 
     def _tick(self) -> None:
         if self.seat is not None and self.seat.doing:
             self._tell()
+        self._put_question()
+
+    # Questions
+
+    def _put_question(self) -> None:
+        """The oldest that the person has not put off, unless they are typing."""
+        seat = self.seat
+        if seat is None or len(self.screen_stack) > 1 or self.composer.text or self._answer is not None:
+            return
+        if self.side.shown == "questions" or self.composer.quiet_for < QUIET:
+            return
+        for row in seat.stage.picture.open_questions():
+            if row.id not in self._put_off:
+                self._put_off.add(row.id)
+                screen = AnswerScreen(row, seat.stage.helm, picture=seat.stage.picture, unasked=True)
+                self.push_screen(screen, lambda _: self.stir())
+                return
 
     def _tell(self) -> None:
         seat = self.seat
@@ -245,16 +274,16 @@ class ShoalApp(App[None]):
         else:
             self.seat.leave(status)
 
-    async def action_escape(self) -> None:
+    def action_escape(self) -> None:
         """The nearest thing there is to leave: a panel, a turn, an agent's conversation."""
         if self.side.shown and not self.composer.has_focus:
-            await self.action_panel("")
+            self.close_panel()
         elif self.seat is None or self.seat.stop_turn():
             pass
         elif self.seat.viewed != LEAD:
             self.action_lead()
         elif self.side.shown:
-            await self.action_panel("")
+            self.close_panel()
 
     def action_next_mode(self) -> None:
         if self.seat is not None:
@@ -270,12 +299,30 @@ class ShoalApp(App[None]):
         if self.seat is not None:
             self.seat.say(user("/help"))
 
-    async def action_panel(self, name: str) -> None:
-        """Show it and go there; where one is already, close it."""
-        shown = await self.side.toggle(name)
+    def action_panel(self, name: str) -> None:
+        """Show it and go there; where it is already, close it."""
+        shown = self.side.toggle(name)
         self.screen.set_class(shown, "-side")
         if not shown:
             self.composer.focus()
+
+    def close_panel(self) -> None:
+        self.action_panel(self.side.shown)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the frame rest while a question or another screen stands over it."""
+        return len(self.screen_stack) == 1 or action in _ALWAYS
+
+    @on(Panel.Left)
+    def _panel_left(self) -> None:
+        if self.side.shown:
+            self.close_panel()
+
+    @on(AgentsPanel.Chosen)
+    def _agent_chosen(self, event: AgentsPanel.Chosen) -> None:
+        if self.size.width < WIDE:
+            self.close_panel()
+        self.talk_to(AgentId(event.agent.id), event.agent.name)
 
     def action_lead(self) -> None:
         self.talk_to(LEAD, "lead")
@@ -293,7 +340,7 @@ class ShoalApp(App[None]):
             if self.composer.has_focus:
                 self.view.focus()
         elif self.side.shown and not self.side.has_focus_within:
-            self.side.focus()
+            self.side.go_there()
         else:
             self.composer.focus()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 
 from rich.text import Text
 from textual import events
@@ -65,12 +66,19 @@ class Composer(TextArea):
         self._offered: Sequence[Proposal] = ()
         self._half: Half | None = None
         self._pasted = Pasted()
+        self._typed_at = float("-inf")
         self.asking = False
         """What is typed answers the program's own question, and is not remembered."""
 
     # Keys
 
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since the last key."""
+        return monotonic() - self._typed_at
+
     async def _on_key(self, event: events.Key) -> None:
+        self._typed_at = monotonic()
         if self._offered and await self._choose(event):
             return
         if event.key in _NEW_LINE:

@@ -9,18 +9,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.core.clock import SystemClock
 from shoal.core.wording import one_line
 from shoal.surfaces.cli.interactive import say_farewell
-from shoal.surfaces.cli.paint import YELLOW
+from shoal.surfaces.cli.paint import DIM, YELLOW
 from shoal.surfaces.cli.screen import screen_for
 from shoal.surfaces.cli.sentences import cut_off_agents
 from shoal.surfaces.cli.sittings import sittings
 from shoal.surfaces.tui.app import ShoalApp
+from shoal.surfaces.tui.far import FarSeat
 from shoal.surfaces.tui.own import OwnSeat
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session import Session
+    from shoal.app.watching import Run
     from shoal.core.agents import Glimpse
     from shoal.surfaces.cli.sittings import Prepare
 
@@ -47,6 +50,26 @@ async def full_screen(
     screen = screen_for(sys.stdout)
     for session, stopped in left:
         say_farewell(screen, session, stopped)
+    screen.close()
+    return status
+
+
+async def attached(run: Run, home: Path) -> int:
+    """At a run of another process, until the person leaves; the exit status."""
+    app = ShoalApp(home / "shoal" / "history")
+
+    async def live() -> int:
+        try:
+            seat = FarSeat(run, SystemClock(), app)
+            await app.sit(seat)
+            return await seat.go()
+        finally:
+            app.exit()
+
+    status = await run_with(app, live)
+    screen = screen_for(sys.stdout)
+    if run.is_live:
+        screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
     screen.close()
     return status
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.core.permissions import Mode
 
-_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
+MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 
 
 class Line(Protocol):
@@ -177,7 +177,7 @@ class OwnSeat(Dialogue):
 
     def next_mode(self) -> None:
         permissions = self.session.parts.permissions
-        modes: list[Mode] = [*_MODES, *(("bypassPermissions",) if permissions.may_skip else ())]
+        modes: list[Mode] = [*MODES, *(("bypassPermissions",) if permissions.may_skip else ())]
         now = permissions.mode
         try:
             self.session.set_mode(modes[(modes.index(now) + 1) % len(modes)] if now in modes else modes[0])

@@ -31,6 +31,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, result_text
+from shoal.core.questions import Question
 from shoal.core.wording import clean, one_line
 from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.paint import DIM, RED, YELLOW
@@ -100,6 +101,8 @@ class Script:
         self._before = 0
         self._changed: dict[int, Shown] = {}
         self._calls: dict[str, Call] = {}
+        self._asked: dict[str, Remark] = {}
+        """Open questions."""
         self._known: set[str] = set()
         """Entries that are shown."""
 
@@ -147,9 +150,9 @@ class Script:
             case Discarded() | RequestFailed(retry_in=None):
                 self._break_off()
             case Asked(question=question):
-                self.remark(f"? waits for an answer: {wanted(question)}", YELLOW)
-            case Answered(answer=answer) if (words := answered(answer)) is not None:
-                self.remark(words)
+                self.asked(question)
+            case Answered(question=ident, answer=answer):
+                self.answered(ident, answered(answer) or "no")
             case Finished():
                 self._finished(event)
             case MemberRested(reason=reason, detail=detail) if reason != "available":
@@ -158,6 +161,20 @@ class Script:
                 pass
         if (told := noted(event)) is not None:
             self.remark(*told)
+
+    def asked(self, question: Question, who: str = "") -> None:
+        asks = f"? {who} asks: {wanted(question)}" if who else f"? {wanted(question)}"
+        self.remarks([(asks, YELLOW)])
+        last = self.blocks[-1]
+        assert isinstance(last, Remark)
+        self._asked[question.id] = last
+
+    def answered(self, question: str, words: str) -> None:
+        """The answer stands behind the question."""
+        if (remark := self._asked.pop(question, None)) is not None:
+            asks = remark.pieces[0][0]
+            remark.pieces = [(f"{asks}  ", DIM), (words, DIM)]
+            self._change(remark)
 
     def _finished(self, event: Finished) -> None:
         words = ending(event) or ""

@@ -21,8 +21,6 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli.agent_rows import agent_words, colour
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import YELLOW
 from shoal.surfaces.cli.telling import answered
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.transcripts import Transcript
@@ -106,10 +104,9 @@ class Stage:
         script = self._conversations[LEAD].script
         match event:
             case Asked(question=question):
-                script.remark(f"? {standing.who} waits for an answer: {wanted(question)}", YELLOW)
-            case Answered(answer=answer):
-                if (words := answered(answer)) is not None:
-                    script.remark(f"{standing.who}: {words}")
+                script.asked(question, standing.who)
+            case Answered(question=ident, answer=answer):
+                script.answered(ident, answered(answer) or "no")
             case _:
                 if (words := agent_words(event, standing)) is not None:
                     script.remarks([("● ", colour(standing.color)), (words, "")])
