@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from textual.app import App, ComposeResult
+from textual.pilot import Pilot
 from textual.widget import Widget
 
+import shoal
+from shoal.app.helm import FarHelm, Helm, OwnHelm
+from shoal.app.picture.following import Followed
 from shoal.app.picture.picture import Picture
 from shoal.app.watching import Run
 from shoal.core.agents import Completion
+from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import (
     AgentEnded,
@@ -31,6 +39,8 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
 from shoal.core.questions import Answer, Question
 from shoal.core.usage import Usage
+from shoal.surfaces.tui.answering import AnswerScreen
+from shoal.surfaces.tui.panels.panel import Panel
 from shoal.testing import FakeClock
 from shoal.wire.control import Command
 
@@ -172,3 +182,33 @@ class PanelsApp(App[None]):
     def words(self) -> list[str]:
         """Of the notes at the edge of the screen."""
         return [each.message for each in self._notifications]
+
+
+async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 20.0) -> None:
+    """The app goes on until it happened."""
+    async with asyncio.timeout(within):
+        while not happened():
+            await pilot.pause()
+
+
+@asynccontextmanager
+async def shown_live(
+    session: shoal.Session, kind: type[Panel], *, far: bool = False, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Any, Pilot[None]]]:
+    """A panel on a run of this process, kept up with its journal and steered from here or from outside."""
+    run = Run(session=session.id, home=session.parts.settings.home)
+    helm: Helm = FarHelm(run) if far else OwnHelm(session)
+    async with Followed(run, SystemClock()) as followed:
+        panel = kind(followed.picture, helm)
+        async with PanelsApp(panel).run_test(size=size) as pilot, asyncio.TaskGroup() as group:
+            watching = group.create_task(_told(panel, followed))
+            yield panel, pilot
+            watching.cancel()
+
+
+async def _told(panel: Panel, followed: Followed) -> None:
+    async for _ in followed.frames():
+        panel.look()
+        for screen in panel.app.screen_stack:
+            if isinstance(screen, AnswerScreen):
+                screen.look()

@@ -41,27 +41,30 @@ _WORDS = {"killed": "stopped"}
 _MARK = Column("mark", "", 1)
 _COLUMNS = (
     _MARK,
-    Column("name", "agent", 16),
+    Column("name", "agent", 17),
     Column("state", "state", 9, goes=4),
     Column("model", "model", 14, goes=1),
     Column("age", "heard", 5, right=True, goes=5),
     Column("tokens", "tokens", 6, right=True, goes=2),
     Column("cost", "cost", 8, right=True, goes=3),
 )
-_LEAST = 24
 _BOTH = 46
 """From this width on, the task and what is done now have a column each."""
 
 
+def _columns(width: int) -> tuple[tuple[Column, ...], int]:
+    return columns_in(width, _COLUMNS, max(14, min(24, width // 3)))
+
+
 def titles(width: int) -> Content:
-    columns, rest = columns_in(width, _COLUMNS, _LEAST)
+    columns, rest = _columns(width)
     cells = [cell(Content(each.title), each.width, right=each.right) for each in columns]
     last = Content("task") if rest < _BOTH else joined([cell(Content("task"), rest * 2 // 5), Content("now")])
     return joined([*cells[: _lead(columns)], cell(last, rest), *cells[_lead(columns) :]])
 
 
 def agent_line(row: AgentRow, *, depth: int, now: int, width: int, question: QuestionRow | None) -> Content:
-    columns, rest = columns_in(width, _COLUMNS, _LEAST)
+    columns, rest = _columns(width)
     facts = _facts(row, depth, now)
     cells = [cell(facts[each.name], each.width, right=each.right) for each in columns]
     told = joined(

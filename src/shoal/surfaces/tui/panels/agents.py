@@ -193,7 +193,7 @@ class AgentsPanel(Panel):
 
     def action_interrupt(self) -> None:
         for row in self._acted_on():
-            command = Interrupt() if row.id == LEAD else Interrupt(task_id=row.id)
+            command = Interrupt() if row.id == LEAD else Interrupt(task_id=_called(row))
             self.steer(command, partial(_interrupted, row))
 
     def action_background(self) -> None:
@@ -224,7 +224,7 @@ class AgentsPanel(Panel):
 
     def action_kill(self) -> None:
         for row in self._acted_on(but_lead=True):
-            self.steer(StopTask(task_id=row.name if row.team else row.id), partial(_killed, row))
+            self.steer(StopTask(task_id=_called(row)), partial(_killed, row))
 
     def action_answer(self) -> None:
         from shoal.surfaces.tui.answering import AnswerScreen
@@ -253,6 +253,11 @@ class AgentsPanel(Panel):
 
     def stand_on(self, agent: AgentId | str) -> None:
         self.rows.stand_on(str(agent))
+
+
+def _called(row: AgentRow) -> str:
+    """Teammates are known by their names, others by their ids."""
+    return row.name if row.team else row.id
 
 
 def _interrupted(row: AgentRow, answer: Any) -> str:

@@ -37,6 +37,7 @@ class Panel(Vertical):
         & > .panel--titles { height: 1; padding: 0 1; color: $text-muted; background: $surface; }
         & > .panel--hints { height: 1; padding: 0 1; color: $text-muted; background: $panel; }
         & > .panel--detail { padding: 0 1; border-top: solid $panel-lighten-2; height: auto; }
+        & > .panel--head, & > .panel--hints { text-wrap: nowrap; text-overflow: ellipsis; }
         & Rows { padding: 0 1; }
     }
     """
