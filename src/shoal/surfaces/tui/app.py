@@ -18,6 +18,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from shoal.core.ids import LEAD, AgentId
+from shoal.surfaces.cli.paint import YELLOW
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.attaching import message_of
 from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions
@@ -75,6 +76,7 @@ class ShoalApp(App[None]):
         """The status to end with, where the person left before anything was there."""
         self._files: list[str] | None = None
         self._due = self._drawing = False
+        self.drawings = 0
         self._put_off: set[str] = set()
         """Questions that were put once: what was left open then is answered from the panel."""
         self._answer: asyncio.Future[str] | None = None
@@ -122,6 +124,11 @@ class ShoalApp(App[None]):
             self._due = True
             self.set_timer(PACE, self._draw_soon)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is still to be drawn."""
+        return self._due or self._drawing
+
     def _draw_soon(self) -> None:
         # On the view's own pump: what is typed goes through the app's, and does not wait for this.
         self.view.call_later(self._draw)
@@ -132,6 +139,7 @@ class ShoalApp(App[None]):
         if seat is None or self._drawing or not self.view.is_attached:
             return
         self._drawing = True
+        self.drawings += 1
         try:
             seat.catch_up()
             conversation = seat.stage.conversation(seat.viewed)
@@ -200,7 +208,7 @@ class ShoalApp(App[None]):
         self.view.anchor()
         message, told = await asyncio.to_thread(message_of, event.text, seat.root, images=seat.takes_images)
         for words in told:
-            self.notify(words, severity="warning", markup=False)
+            seat.stage.conversation(seat.viewed).script.remark(words, YELLOW)
         seat.say(message)
 
     async def ask(self, label: str) -> str:

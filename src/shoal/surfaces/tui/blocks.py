@@ -190,7 +190,8 @@ class CallBlock(Fold):
         preview = one_line(it.preview)
         words, words_style = ("", "")
         if it.done:
-            words, words_style = outcome(it.tool, it.text, it.data, is_error=it.is_error)
+            text_given = it.text.replace(it.root, "") if it.root else it.text
+            words, words_style = outcome(it.tool, text_given, it.data, is_error=it.is_error)
             words = words.removeprefix("✗ ").removeprefix("→ ")
         elif it.running and it.text:
             words, words_style = one_line(it.text.strip().rsplit("\n", 1)[-1]), "2"
@@ -265,7 +266,7 @@ def _difference(call: Call) -> list[Text] | None:
     old, new = given.get("old_string", ""), given.get("new_string", given.get("content"))
     if not isinstance(old, str) or not isinstance(new, str):
         return None
-    lines = [Text(clean(str(given.get("file_path", ""))), "dim")]
+    lines = [Text(one_line(call.preview), "dim")]
     for line in clean(difference(old, new)).split("\n"):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         lines.append(Text(line, style))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
 
-from shoal.app.picture.picture import Picture
 from shoal.app.picture.rows import AgentRow
 from shoal.core.ids import LEAD
 from shoal.core.wording import count, dollars, one_line
@@ -26,18 +26,19 @@ _KEYS = (("F2", "agents"), ("^T", "tasks"), ("F3", "mail"), ("F4", "questions"),
 
 def head_line(seat: Seat, columns: int) -> Text:
     """Who is shown."""
-    picture = seat.stage.picture
-    row = picture.agent(seat.viewed)
+    row = seat.stage.picture.agent(seat.viewed)
     text = Text(no_wrap=True, overflow="ellipsis")
     if row is None or seat.viewed == LEAD:
         text.append(" shoal ", "bold reverse")
         text.append(f" {_short(seat.root)}", "dim")
-    else:
-        text.append(" ")
-        text.append_text(ansi("● ", colour(row.color)))
-        text.append(row.name, "bold")
-        text.append(f"  {_standing(row)}", "dim")
-        text.append("  F5 back to the lead", "dim")
+        return text
+    back = "  F5 back to the lead "
+    text.append(" ")
+    text.append_text(ansi("● ", colour(row.color)))
+    text.append(row.name, "bold")
+    text.append(f"  {_standing(row)}", "dim")
+    text.truncate(max(columns - len(back), 20), overflow="ellipsis", pad=True)
+    text.append(back, "dim")
     return text
 
 
@@ -53,41 +54,55 @@ def _standing(row: AgentRow) -> str:
 
 def foot_line(seat: Seat, columns: int) -> Text:
     """What holds and what it took on the left; the keys on the right as far as there is room."""
-    picture = seat.stage.picture
-    left = Text(no_wrap=True, overflow="ellipsis")
-    mode, style = _MODES.get(picture.run.mode, (picture.run.mode, "dim"))
-    left.append(f" {mode}", style)
-    for fact in _facts(seat, picture):
-        left.append(" · ", "dim")
-        left.append(fact, "dim")
-    if asked := len(picture.open_questions()):
-        left.append(" ")
-        left.append(f" ? {asked} question{'s' if asked > 1 else ''}: F4 ", "bold reverse yellow")
-    keys = Text()
-    for key, name in _KEYS:
-        keys.append(f" {key}", "bold")
-        keys.append(f" {name} " if name else " ", "dim")
-    room = columns - left.cell_len - keys.cell_len
-    while room < 1 and keys:
-        keys = Text("/help ", "dim") if keys.cell_len > 6 else Text()
-        room = columns - left.cell_len - keys.cell_len
-    left.append(" " * max(room, 0))
-    left.append_text(keys)
+    facts = _facts(seat)
+    left = _left(seat, facts)
+    while left.cell_len > columns and facts:
+        facts.pop()
+        left = _left(seat, facts)
+    for number in range(len(_KEYS)):
+        keys = _keys(number)
+        if left.cell_len + keys.cell_len < columns:
+            left.append(" " * (columns - left.cell_len - keys.cell_len))
+            left.append_text(keys)
+            break
     return left
 
 
-def _facts(seat: Seat, picture: Picture) -> list[str]:
+def _left(seat: Seat, facts: Sequence[str]) -> Text:
+    picture = seat.stage.picture
+    text = Text(no_wrap=True, overflow="ellipsis")
+    mode, style = _MODES.get(picture.run.mode, (picture.run.mode, "dim"))
+    text.append(f" {mode}", style)
+    if asked := len(picture.open_questions()):
+        text.append(" ")
+        text.append(f" ? {asked} question{'s' if asked > 1 else ''}: F4 ", "bold reverse yellow")
+    for fact in facts:
+        text.append(" · ", "dim")
+        text.append(fact, "dim")
+    return text
+
+
+def _keys(without: int) -> Text:
+    """Those behind the first so many."""
+    text = Text()
+    for key, name in _KEYS[without:]:
+        text.append(f" {key}", "bold")
+        text.append(f" {name} " if name else " ", "dim")
+    return text
+
+
+def _facts(seat: Seat) -> list[str]:
+    """The most important first: where there is no room, the last are left out."""
+    picture = seat.stage.picture
     lead = picture.agent(LEAD)
     model = lead.model if lead is not None and lead.model else picture.run.model
-    facts = [one_line(model)] if model else []
-    if picture.costs.tokens:
-        facts += [f"{count(picture.costs.tokens)} tokens"]
-        facts += [dollars(picture.costs.usd) + ("+" if picture.costs.unpriced else "")]
-    facts += seat.facts
     at_work = len(picture.standings.at_work())
-    if at_work:
-        facts.append(f"{at_work} agent{'s' if at_work > 1 else ''} at work")
-    return facts
+    facts = [f"{at_work} agent{'s' if at_work > 1 else ''} at work"] if at_work else []
+    facts += [one_line(model)] if model else []
+    if picture.costs.tokens:
+        facts.append(dollars(picture.costs.usd) + ("+" if picture.costs.unpriced else ""))
+        facts.append(f"{count(picture.costs.tokens)} tokens")
+    return [*facts, *seat.facts]
 
 
 def activity_line(seat: Seat) -> Text:

@@ -80,6 +80,8 @@ class Call(Struct):
     ms: int = 0
     text: str = ""
     data: Any = None
+    root: str = ""
+    """Of the project, with its slash: it need not be told again and again."""
 
 
 class Remark(Struct):
@@ -95,7 +97,9 @@ Shown: TypeAlias = Prompted | Words | Call | Remark
 class Script:
     """Fed with one agent's events and entries. `taken` tells what is different since the last look."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: str = "") -> None:
+        """Files below `root` are shown without it."""
+        self._root = f"{root}/" if root else ""
         self.blocks: list[Shown] = []
         self._numbers = 0
         self._before = 0
@@ -113,6 +117,13 @@ class Script:
 
     def knows(self, entry: str) -> bool:
         return entry in self._known
+
+    def at_work(self) -> None:
+        """The agent works: calls that have no result yet are running."""
+        for call in self._calls.values():
+            if not call.done:
+                call.running = True
+                self._change(call)
 
     # What is told as it happens
 
@@ -133,8 +144,8 @@ class Script:
         tool = "" if isinstance(event, ToolProgress) else event.tool
         call = self._call(event.call, tool)
         match event:
-            case ToolStarted(preview=preview):
-                call.preview, call.running = preview, not call.done
+            case ToolStarted(preview=words):
+                call.preview, call.running = self._shortened(words), not call.done
             case ToolProgress(text=text):
                 call.text = (call.text + text)[-_MOST_PROGRESS:]
             case ToolReturned(result=result, data=data):
@@ -235,7 +246,7 @@ class Script:
 
     def earlier(self, entries: list[Entry]) -> list[Shown]:
         """Blocks of what was said before all that is here, which then stand in front."""
-        past = Script()
+        past = Script(self._root.removesuffix("/"))
         past._known = self._known
         past._numbers = 0
         for each in entries:
@@ -280,7 +291,7 @@ class Script:
                 case ToolUse(id=ident, name=name, input=given):
                     call = self._call(ident, name)
                     call.input = given
-                    call.preview = call.preview or preview(block)
+                    call.preview = call.preview or self._shortened(preview(block))
                     self._change(call)
                 case _:
                     pass
@@ -324,9 +335,12 @@ class Script:
     def _call(self, ident: str, tool: str) -> Call:
         call = self._calls.get(ident)
         if call is None:
-            call = self._calls[ident] = Call(self._next(), ident, clean(tool))
+            call = self._calls[ident] = Call(self._next(), ident, clean(tool), root=self._root)
             self._add(call)
         return call
+
+    def _shortened(self, words: str) -> str:
+        return words.removeprefix(self._root) if self._root else words
 
     def _next(self) -> int:
         self._numbers += 1

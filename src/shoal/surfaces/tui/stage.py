@@ -32,9 +32,9 @@ _WRITTEN = (ToolFinished, RequestSent, AgentEnded)
 class Conversation:
     """One agent's: the blocks, and the transcript they come from."""
 
-    def __init__(self, agent: AgentId, transcript: Transcript) -> None:
+    def __init__(self, agent: AgentId, transcript: Transcript, root: str) -> None:
         self.agent = agent
-        self.script = Script()
+        self.script = Script(root)
         self._transcript = transcript
         self._told_whole = False
         """Whole messages are told live, so that the transcript need not be read."""
@@ -81,7 +81,10 @@ class Stage:
     def conversation(self, agent: AgentId = LEAD) -> Conversation:
         known = self._conversations.get(agent)
         if known is None:
-            known = self._conversations[agent] = Conversation(agent, Transcript(self._place(agent)))
+            known = self._conversations[agent] = Conversation(agent, Transcript(self._place(agent)), self.cwd)
+            row = self.picture.agent(agent)
+            if row is not None and row.state in ("working", "waiting"):
+                known.script.at_work()
         return known
 
     def hear(self, event: Event, at: int) -> None:
