@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 
 from shoal.core.messages import Base64Source, Image, Message
 from shoal.core.requests import Request
@@ -91,6 +91,14 @@ async def test_a_slash_offers_the_commands_and_enter_takes_the_one_that_is_marke
         await at.press("escape")
         await at.until(lambda: "the files with instructions" not in at.text)
         assert at.app.composer.text == "/mem", "Esc withdraws the proposals and leaves the text"
+
+
+async def test_what_is_typed_in_one_go_is_what_is_entered(tmp_path: Path) -> None:
+    async with sitting(tmp_path, Heard().model) as at:
+        for key in ("/", "c", "o", "s", "t", "enter"):
+            at.app.post_message(Key(key, key if len(key) == 1 else None))
+        await at.shows("› /cost", "tokens in")
+        assert "/to" not in at.text
 
 
 async def test_an_at_sign_offers_the_files_of_the_project(tmp_path: Path) -> None:

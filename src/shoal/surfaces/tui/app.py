@@ -74,6 +74,9 @@ class ShoalApp(App[None]):
         self.seat: Seat | None = None
         self.hung_up = 0
         """The status to end with, where the person left before anything was there."""
+        self._early: list[str] = []
+        """Said while no run could take it."""
+        self._leaving: int | None = None
         self._files: list[str] | None = None
         self._due = self._drawing = False
         self.drawings = 0
@@ -142,6 +145,9 @@ class ShoalApp(App[None]):
         self.drawings += 1
         try:
             seat.catch_up()
+            if seat.open and self._leaving is not None:
+                seat.leave(self._leaving)
+            await self._say_all()
             conversation = seat.stage.conversation(seat.viewed)
             if self.view.showing is not conversation:
                 await self.view.show(conversation)
@@ -194,6 +200,10 @@ class ShoalApp(App[None]):
     def on_resize(self) -> None:
         self._tell()
 
+    @property
+    def _open_seat(self) -> Seat | None:
+        return self.seat if self.seat is not None and self.seat.open else None
+
     # What is typed
 
     @on(Composer.Entered)
@@ -202,11 +212,18 @@ class ShoalApp(App[None]):
             if not self._answer.done():
                 self._answer.set_result(event.text)
             return
-        seat = self.seat
-        if seat is None or not event.text.strip():
-            return
-        self.view.anchor()
-        message, told = await asyncio.to_thread(message_of, event.text, seat.root, images=seat.takes_images)
+        if event.text.strip():
+            self.view.anchor()
+            self._early.append(event.text)
+            await self._say_all()
+
+    async def _say_all(self) -> None:
+        """What was entered, in its order, as soon as the run takes it."""
+        while self._early and self.seat is not None and self.seat.open:
+            await self._say(self.seat, self._early.pop(0))
+
+    async def _say(self, seat: Seat, text: str) -> None:
+        message, told = message_of(text, seat.root, images=seat.takes_images)
         for words in told:
             seat.stage.conversation(seat.viewed).script.remark(words, YELLOW)
         seat.say(message)
@@ -264,8 +281,8 @@ class ShoalApp(App[None]):
         elif self._answer is not None:
             if not self._answer.done():
                 self._answer.set_result("")
-        elif self.seat is not None:
-            self.seat.interrupt(composer.text)
+        elif (seat := self._open_seat) is not None:
+            seat.interrupt(composer.text)
         else:
             self.leave(130)
 
@@ -276,36 +293,39 @@ class ShoalApp(App[None]):
             self.leave()
 
     def leave(self, status: int = 0) -> None:
-        if self.seat is None:
+        """At once; where no run can be left yet, as soon as one can, and the second time whatever is."""
+        if self.seat is not None and self.seat.open:
+            self.seat.leave(status)
+        elif self._leaving is None:
+            self._leaving = status
+        else:
             self.hung_up = status
             self.exit()
-        else:
-            self.seat.leave(status)
 
     def action_escape(self) -> None:
         """The nearest thing there is to leave: a panel, a turn, an agent's conversation."""
         if self.side.shown and not self.composer.has_focus:
             self.close_panel()
-        elif self.seat is None or self.seat.stop_turn():
+        elif (seat := self._open_seat) is None or seat.stop_turn():
             pass
-        elif self.seat.viewed != LEAD:
+        elif seat.viewed != LEAD:
             self.action_lead()
         elif self.side.shown:
             self.close_panel()
 
     def action_next_mode(self) -> None:
-        if self.seat is not None:
-            self.seat.next_mode()
+        if (seat := self._open_seat) is not None:
+            seat.next_mode()
 
     def action_to_background(self) -> None:
-        if self.seat is not None and not self.seat.to_background():
+        if (seat := self._open_seat) is None or not seat.to_background():
             self.composer.action_cursor_left()
 
     def action_help(self) -> None:
         from shoal.core.messages import user
 
-        if self.seat is not None:
-            self.seat.say(user("/help"))
+        if (seat := self._open_seat) is not None:
+            seat.say(user("/help"))
 
     def action_panel(self, name: str) -> None:
         """Show it and go there; where it is already, close it."""
@@ -336,8 +356,8 @@ class ShoalApp(App[None]):
         self.talk_to(LEAD, "lead")
 
     def talk_to(self, agent: AgentId, name: str) -> None:
-        if self.seat is not None:
-            self.seat.view(agent, name)
+        if (seat := self._open_seat) is not None:
+            seat.view(agent, name)
             self.composer.focus()
             self.stir()
 

@@ -65,6 +65,9 @@ class Composer(TextArea):
         self._propose = propose
         self._offered: Sequence[Proposal] = ()
         self._half: Half | None = None
+        self._looked_at: tuple[str, tuple[int, int]] = ("", (0, 0))
+        self._has_chosen = False
+        """Among the proposals, by an arrow key."""
         self._pasted = Pasted()
         self._typed_at = float("-inf")
         self.asking = False
@@ -79,7 +82,10 @@ class Composer(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         self._typed_at = monotonic()
-        if self._offered and await self._choose(event):
+        # Keys may come faster than the news of what they changed.
+        if event.key in ("enter", "tab") and self._looked_at != (self.text, self.cursor_location):
+            self.look_for_proposals()
+        if self._offered and self._choose(event):
             return
         if event.key in _NEW_LINE:
             self._take_key(event)
@@ -92,20 +98,22 @@ class Composer(TextArea):
         else:
             await super()._on_key(event)
 
-    async def _choose(self, event: events.Key) -> bool:
+    def _choose(self, event: events.Key) -> bool:
         """Keys that belong to the proposals while they stand there."""
         match event.key:
             case "up":
+                self._has_chosen = True
                 self._proposals.action_cursor_up()
             case "down":
+                self._has_chosen = True
                 self._proposals.action_cursor_down()
             case "tab":
                 self._take(self._chosen())
             case "enter":
                 chosen, half = self._chosen(), self._half
                 assert half is not None
-                whole = half.kind == "command" and chosen.text == half.typed
-                if whole:
+                whole = half.typed if half.kind == "command" else f"@{half.typed}"
+                if not self._has_chosen and any(each.text == whole for each in self._offered):
                     return False
                 self._take(chosen)
                 if half.kind == "command":
@@ -159,6 +167,7 @@ class Composer(TextArea):
             return
         whole = self._pasted.unfolded(text)
         self.clear_line()
+        self._withdraw()
         if not self.asking:
             self._remember(whole)
         self.post_message(self.Entered(whole))
@@ -184,10 +193,12 @@ class Composer(TextArea):
     # Completion
 
     def on_text_area_changed(self) -> None:
-        self.look_for_proposals()
+        if self._looked_at != (self.text, self.cursor_location):
+            self.look_for_proposals()
 
     def look_for_proposals(self) -> None:
         row, column = self.cursor_location
+        self._looked_at, self._has_chosen = (self.text, (row, column)), False
         before = self.document.get_line(row)[:column]
         half = None if self.asking else half_typed(before, first_line=row == 0)
         offered = self._propose(half) if half is not None and self._recalled == len(self._history) else ()

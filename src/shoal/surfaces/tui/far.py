@@ -54,6 +54,7 @@ class FarSeat:
         """What happened before is in the transcripts."""
         self._waiting: deque[Sighting] = deque()
         self._left = asyncio.Event()
+        self.open = False
         self.stage.conversation(LEAD)
 
     async def go(self) -> int:
@@ -61,7 +62,10 @@ class FarSeat:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             watching = tasks.create_task(self._watch())
+            self.open = True
+            self.stage.stir()
             await self._left.wait()
+            self.open = False
             watching.cancel()
         return self.status
 

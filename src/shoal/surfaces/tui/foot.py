@@ -31,6 +31,7 @@ def head_line(seat: Seat, columns: int) -> Text:
     if row is None or seat.viewed == LEAD:
         text.append(" shoal ", "bold reverse")
         text.append(f" {_short(seat.root)}", "dim")
+        text.truncate(columns, overflow="ellipsis")
         return text
     back = "  F5 back to the lead "
     text.append(" ")

@@ -76,6 +76,7 @@ class OwnSeat(Dialogue):
         super().__init__(session, picture.standings)
         self._line = line
         self._left = asyncio.Event()
+        self.open = False
         clock, cwd = session.agent.clock, str(session.parts.workspace.root)
         self.stage = Stage(picture, OwnHelm(session), clock, cwd)
         self.stage.conversation(LEAD)
@@ -86,7 +87,10 @@ class OwnSeat(Dialogue):
     async def go(self, first: str | None = None) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
             running = self.begin(tasks, first)
+            self.open = True
+            self.stage.stir()
             await self._left.wait()
+            self.open = False
             for task in running:
                 task.cancel()
             self.cancel()

@@ -17,6 +17,11 @@ class Seat(Protocol):
     def stage(self) -> Stage: ...
 
     @property
+    def open(self) -> bool:
+        """Whether what is typed can be taken: not before the run is up, nor while it ends."""
+        ...
+
+    @property
     def root(self) -> Path:
         """The project: what `@` completes and pictures are looked for."""
         ...
