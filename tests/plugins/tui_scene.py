@@ -184,7 +184,7 @@ class PanelsApp(App[None]):
         return [each.message for each in self._notifications]
 
 
-async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 20.0) -> None:
+async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 10.0) -> None:
     """The app goes on until it happened."""
     async with asyncio.timeout(within):
         while not happened():

@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating, telemetry
+from shoal.app import delegating, notifying, telemetry
 from shoal.app.answering import Answering
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
@@ -104,6 +104,7 @@ class Session(Voice):
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
             if self._options.link is None:
+                notifying.attach(self, self._tasks)
                 self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
+from contextlib import suppress
 
-from shoal.app.picture.mail_words import kind_of, mail_words
+from shoal.app.picture.mail_words import told
+from shoal.core.errors import StoreError
 from shoal.core.events import PREVIEW, Journaled, MailPosted, MailTaken
 from shoal.core.ids import LEAD
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import AgentName, TeamName
 from shoal.core.record import Mailboxes
+
+_REMEMBERED = 4_096
 
 
 class ToldMailboxes:
@@ -19,21 +23,26 @@ class ToldMailboxes:
         self._emit = emit
         self._taken: dict[AgentName, dict[str, Mail]] = {}
         """What was handed to its owner and is not marked yet."""
+        self._posted: dict[str, tuple[str, str]] = {}
+        """How the latest of this process's own mail was told; most of it is taken here too."""
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._boxes.open(owner, foreign=foreign)
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
         receipt = await self._boxes.post(to, mail)
-        self._emit(
+        kind, preview = self._posted[mail.id] = _told(mail)
+        if len(self._posted) > _REMEMBERED:
+            del self._posted[next(iter(self._posted))]
+        self._tell(
             MailPosted(
                 agent=LEAD,
                 team=self._team,
                 mail=mail.id,
                 sender=mail.sender,
                 to=to,
-                kind=kind_of(mail),
-                preview=mail_words(mail)[:PREVIEW],
+                kind=kind,
+                preview=preview,
                 summary=mail.summary or "",
                 fyi=mail.fyi,
             )
@@ -52,7 +61,7 @@ class ToldMailboxes:
         for ident in ids:
             mail = taken.pop(ident, None)
             if mail is not None:
-                self._emit(_taken(self._team, owner, mail))
+                self._tell(self._of_taken(owner, mail))
 
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         await self._boxes.wait(owner, beyond=beyond)
@@ -69,16 +78,25 @@ class ToldMailboxes:
     async def aclose(self) -> None:
         await self._boxes.aclose()
 
+    def _of_taken(self, to: AgentName, mail: Mail) -> MailTaken:
+        kind, preview = self._posted.pop(mail.id) if mail.id in self._posted else _told(mail)
+        return MailTaken(
+            agent=LEAD,
+            team=self._team,
+            mail=mail.id,
+            sender=mail.sender,
+            to=to,
+            kind=kind,
+            preview=preview,
+            summary=mail.summary or "",
+            posted=mail.timestamp,
+        )
 
-def _taken(team: TeamName, to: AgentName, mail: Mail) -> MailTaken:
-    return MailTaken(
-        agent=LEAD,
-        team=team,
-        mail=mail.id,
-        sender=mail.sender,
-        to=to,
-        kind=kind_of(mail),
-        preview=mail_words(mail)[:PREVIEW],
-        summary=mail.summary or "",
-        posted=mail.timestamp,
-    )
+    def _tell(self, event: MailPosted | MailTaken) -> None:
+        with suppress(StoreError):  # it is posted, or taken, whether the journal has room for that or not
+            self._emit(event)
+
+
+def _told(mail: Mail) -> tuple[str, str]:
+    kind, said = told(mail)
+    return kind, said[:PREVIEW]

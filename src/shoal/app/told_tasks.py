@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from shoal.core.errors import ShoalError
+from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Journaled, TaskChanged
 from shoal.core.ids import LEAD
 from shoal.core.names import AgentName, TaskId
@@ -168,8 +168,10 @@ class ToldBoard:
             rank=task.rank,
         )
         if self._told.get(task.id) != event:
-            self._told[task.id] = event
-            self._emit(event)
+            # It is so whether the journal has room for that or not; then it is told with the next change.
+            with suppress(StoreError):
+                self._emit(event)
+                self._told[task.id] = event
 
     def _tell_gone(self, task: TaskId) -> None:
         self._known.pop(task, None)

@@ -46,6 +46,11 @@ class Followed:
             self._keeping.cancel()
         await self._tasks.__aexit__(None, None, None)
 
+    @property
+    def over(self) -> bool:
+        """Nothing more comes, unless the run is resumed."""
+        return not self.live or self.picture.run.ended
+
     async def frames(self, since: int = 0) -> AsyncIterator[Frame]:
         """What changed since an offset, then what changes, for ever; a frame gathers what comes together."""
         while True:

@@ -20,7 +20,7 @@ from shoal.surfaces.cli.demo_letters import Parts, letter_parts
 from shoal.surfaces.cli.demo_record import Moved, TeamFiles
 from shoal.surfaces.cli.demo_team_rows import Row, rule, state_of, team_rows
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.feed import Feed, to_the_end
 from shoal.surfaces.cli.paint import (
     BOLD,
     BOLD_RED,
@@ -86,7 +86,7 @@ class TeamShow:
             async with asyncio.TaskGroup() as group:
                 acts = [self._tell(), self._stand_in.answer(), self._strike()]
                 others = [group.create_task(act) for act in acts]
-                finished = await self._turns(task)
+                finished = await to_the_end(self._session, task)
                 for other in others:
                     other.cancel()
             await self._catch_up()
@@ -94,17 +94,6 @@ class TeamShow:
             rows.close()
             self._feed.close()
         return finished
-
-    async def _turns(self, task: str) -> Finished:
-        turn = self._session.run(task)
-        while True:
-            async for event in turn:
-                if isinstance(event, Finished):
-                    finished = event
-            following = await self._session.next_turn() if finished.reason == "done" else None
-            if following is None:
-                return finished
-            turn = following
 
     async def _strike(self) -> None:
         kill = self._kill = await self._killer.strike()

@@ -62,6 +62,7 @@ class CallForm(Form):
         editor = self.query_one(TextArea)
         given = self.question.input
         editor.text = given["command"] if self._is_command else _pretty(given)
+        editor.move_cursor(editor.document.end)
         what = "The command" if self._is_command else "The input, as JSON"
         label = self.query_one(".form--label", Static)
         label.update(line((f"{what}, to be allowed once as it stands here:", MUTED)))

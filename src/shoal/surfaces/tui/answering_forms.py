@@ -45,7 +45,8 @@ class Form(Vertical):
     Form {
         height: auto;
         max-height: 100%;
-        & > .form--body { height: auto; min-height: 1; padding: 0 1; background: $surface; }
+        & > .form--body { height: auto; min-height: 1; padding: 0 1; background: $surface;
+            scrollbar-size-vertical: 1; }
         & > .form--body > Static { height: auto; }
         & > Offers { height: auto; border: none; padding: 0 1; margin-top: 1; background: $surface; }
         & > Offers:focus { border: none; background-tint: $foreground 0%; }

@@ -155,10 +155,10 @@ class AgentsPanel(Panel):
     def _show_detail(self) -> None:
         row, detail = self.current, self.query_one(".panel--detail", Static)
         if row is None:
-            detail.update("")
+            detail.update("", layout=False)
             return
         told = detail_lines(row, self._question(row), self.clock.now())
-        detail.update(Content("\n").join(told))
+        detail.update(Content("\n").join(told), layout=False)
 
     def tick(self) -> None:
         """Ages go on without events; only rows in sight whose age reads differently are drawn again."""
@@ -172,7 +172,7 @@ class AgentsPanel(Panel):
 
     def on_resize(self) -> None:
         width = self.rows.scrollable_content_region.width or self.size.width - 2
-        self.query_one(".panel--titles", Static).update(titles(width))
+        self.query_one(".panel--titles", Static).update(titles(width), layout=False)
 
     # Keys
 

@@ -35,6 +35,8 @@ Key = tuple[str, str]
 """A task by its board and its number."""
 WIDE = 96
 """Columns of the terminal from which on each status has one."""
+NARROW = 64
+"""Columns below which a task of the list takes two lines."""
 
 
 class BoardPanel(Panel):
@@ -101,9 +103,8 @@ class BoardPanel(Panel):
         if not self._wide:
             return self.query_one("#board-list", Rows)
         lists = self._lists()
-        return next((each for each in lists if each.has_focus), None) or next(
-            (each for each in lists if each.entries), lists[0]
-        )
+        filled = [each for each in lists if each.entries]
+        return next((each for each in filled if each.has_focus), (filled or lists)[0])
 
     def _lists(self) -> list[Rows]:
         return [self.query_one(f"#rows-{status}", Rows) for status in STATUSES]
@@ -166,30 +167,35 @@ class BoardPanel(Panel):
 
     def _arrange(self) -> None:
         ordered: dict[str, list[TaskRow]] = {status: [] for status in STATUSES}
-        for row in sorted(
-            (self._ranked(row) for row in self._tasks.values()), key=lambda row: (row.board, place(row))
-        ):
+        every = [self._ranked(row) for row in self._tasks.values()]
+        for row in sorted(every, key=lambda row: (row.board, place(row))):
             ordered.get(row.status, ordered["pending"]).append(row)
         ordered["completed"].sort(key=lambda row: -row.changed)
         if self._wide:
-            for status, rows in ordered.items():
-                self._arrange_column(status, rows)
+            self._arrange_columns(ordered)
         else:
-            entries: list[Entry] = []
-            for status, rows in ordered.items():
-                if rows:
-                    self.query_one("#board-list", Rows).touch(status)
-                    entries.append(Entry(status, 1 if not entries else 2, chosen=False))
-                    entries += [Entry((row.board, row.id)) for row in rows]
-            self.query_one("#board-list", Rows).put_in_order(entries)
+            self._arrange_list(ordered)
         self._tell_sums(ordered)
 
-    def _arrange_column(self, status: str, rows: list[TaskRow]) -> None:
-        title = line(MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED))
-        self.query_one(f"#column-{status} > .board--title", Static).update(title)
-        self.query_one(f"#rows-{status}", Rows).put_in_order(
-            [Entry((row.board, row.id), CARD) for row in rows]
-        )
+    def _arrange_columns(self, ordered: dict[str, list[TaskRow]]) -> None:
+        for status, rows in ordered.items():
+            title = line(MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED))
+            self.query_one(f"#column-{status} > .board--title", Static).update(title, layout=False)
+            cards = [Entry((row.board, row.id), CARD) for row in rows]
+            self.query_one(f"#rows-{status}", Rows).put_in_order(cards)
+        if self.has_focus_within and not self.rows.has_focus:
+            self.focus()  # the column it was in is empty now
+
+    def _arrange_list(self, ordered: dict[str, list[TaskRow]]) -> None:
+        listed = self.query_one("#board-list", Rows)
+        height = 2 if self.size.width < NARROW else 1
+        entries: list[Entry] = []
+        for status, rows in ordered.items():
+            if rows:
+                listed.touch(status)
+                entries.append(Entry(status, 1 if not entries else 2, chosen=False))
+                entries += [Entry((row.board, row.id), height) for row in rows]
+        listed.put_in_order(entries)
 
     def _ranked(self, row: TaskRow) -> TaskRow:
         rank = self._ranks.get((row.board, row.id))
@@ -221,7 +227,9 @@ class BoardPanel(Panel):
             first = self.query_one("#board-list", Rows).entries[0].key == key
             return [title] if first else [Content(""), title]
         row = self._tasks.get(key)
-        return [] if row is None else task_line(self.picture, row, width)
+        if row is None:
+            return []
+        return (card if self.size.width < NARROW else task_line)(self.picture, row, width)
 
     # Keys
 

@@ -30,7 +30,7 @@ _CSS = """
     & TextArea { height: 6; border: tall $border-blurred; }
     & TextArea:focus { border: tall $border; }
     & OptionList { height: auto; max-height: 12; border: none; background: $surface; padding: 0; }
-    & .dialog--body { height: auto; max-height: 1fr; }
+    & .dialog--body { height: auto; max-height: 80vh; scrollbar-size-vertical: 1; }
 """
 
 

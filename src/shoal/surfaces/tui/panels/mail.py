@@ -36,9 +36,11 @@ class MailPanel(Panel):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._letters: dict[str, LetterRow] = {}
-        """In the order in which they were posted."""
+        """As they were last drawn."""
         self._of = ""
         self._only_unread = False
+        self._widest = 0
+        """Of the names in a row."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="panel--head", markup=False)
@@ -57,6 +59,7 @@ class MailPanel(Panel):
 
     def begin(self) -> None:
         self._letters.clear()
+        self._widest = 0
 
     def take(self, frame: Frame) -> None:
         if not frame.letters and self.looks > 1:
@@ -66,13 +69,16 @@ class MailPanel(Panel):
             anew = anew or row.id not in self._letters or self._only_unread
             self._letters[row.id] = row
             self.rows.touch(row.id)
+            if (wide := self._between(row).cell_length) > self._widest:
+                self._widest = wide
+                self.rows.touch_all()
         if anew:
             self._arrange()
         self._tell_sums()
 
     def _arrange(self) -> None:
         follows = self.rows.at_end
-        shown = [row.id for row in self._letters.values() if self._fits(row)]
+        shown = [row.id for row in self.picture.letters.values() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
         if len(shown) > MOST:
             self.rows.touch(_OLDER)
@@ -89,19 +95,20 @@ class MailPanel(Panel):
         if key == _OLDER:
             return [line((f"… {len(self._letters) - MOST} older letters: shoal inbox shows them", MUTED))]
         row = self._letters[str(key)]
-        names = 14 if width >= 100 else 10
-        who = line(self._member(row.sender), (" → ", MUTED), self._member(row.to))
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
             line(("●" if not row.taken else " ", ASKS)),
             line((moment(row.posted), MUTED)),
-            cell(who, 2 * names + 3),
+            cell(self._between(row), min(self._widest, width // 3)),
         ]
         words = one_line(row.text)
         if row.summary and width >= 100:
             words = f"{one_line(row.summary)}: {words}"
         said = line((f"[{kind}] " if kind else "", MUTED), (words, "bold" if not row.taken else ""))
         return [joined([*head, said]).truncate(width, ellipsis=True)]
+
+    def _between(self, row: LetterRow) -> Content:
+        return line(self._member(row.sender), (" → ", MUTED), self._member(row.to))
 
     def _member(self, name: str) -> Part:
         return owner_part(self.picture, name)

@@ -86,6 +86,11 @@ class Panel(Vertical):
         self.set_timer(PACE, self._rested)
         self._look()
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether all that was told is drawn."""
+        return not self._rests and not self._has_news
+
     def draw_from(self, picture: Picture) -> None:
         """Another run, or another moment of it."""
         self.picture, self._is_new = picture, True
@@ -167,7 +172,8 @@ class Panel(Vertical):
             await self._record.aclose()
 
     def head(self, content: Content) -> None:
-        self.query_one(".panel--head", Static).update(content)
+        # Its place stays the same, so nothing else is laid out or drawn again.
+        self.query_one(".panel--head", Static).update(content, layout=False)
 
     def action_leave(self) -> None:
         self.post_message(self.Left(self))

@@ -85,7 +85,7 @@ class QuestionsPanel(Panel):
                 screen.overtaken(row)
 
     def _arrange(self) -> None:
-        still = [row for row in self._questions.values() if not row.answered]
+        still = self.picture.open_questions()
         done = sorted(
             (row for row in self._questions.values() if row.answered), key=lambda row: -row.answered
         )
@@ -124,7 +124,7 @@ class QuestionsPanel(Panel):
     def _show_detail(self) -> None:
         row = self._questions.get(str(self.rows.cursor))
         told = "" if row is None else Content("\n").join(_detail(row))
-        self.query_one(".panel--detail", Static).update(told)
+        self.query_one(".panel--detail", Static).update(told, layout=False)
 
     def tick(self) -> None:
         now = self.clock.now()
