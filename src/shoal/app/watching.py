@@ -88,7 +88,7 @@ def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
     runs = [Run(session=SessionId(each), home=home) for each in _names(home)]
     dated = [(run.journal.stat().st_mtime_ns, run) for run in runs if run.journal.exists()]
     for _, run in sorted(dated, key=lambda each: each[0], reverse=True):
-        if _began_in(run) == str(cwd.resolve()):
+        if began_in(run) == str(cwd.resolve()):
             return run
     return None
 
