@@ -86,6 +86,7 @@ async def sitting(
         given["mode"] = "acceptEdits"
     async with shoal.open(cwd=project, model=model, **given) as session:
         app = ShoalApp(root / "history")
+        app.composer.cursor_blink = False
         async with app.run_test(size=size, notifications=True) as pilot:
             seat = await seated(app, session)
             going = asyncio.create_task(seat.go())

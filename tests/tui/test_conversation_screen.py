@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,23 @@ async def test_nothing_a_model_says_commands_the_terminal(tmp_path: Path) -> Non
         await at.say("paint")
         await at.shows("red ink [bold]and[/bold]")
         assert "\x1b" not in at.text
+
+
+@pytest.mark.parametrize(
+    ("setting", "told", "theme"),
+    [
+        (None, "", "textual-dark"),
+        (None, "15;0", "textual-dark"),
+        (None, "0;15", "textual-light"),
+        (None, "0;default;7", "textual-light"),
+        ("dark", "0;15", "textual-dark"),
+        ("ansi", "", "ansi-dark"),
+    ],
+)
+async def test_the_screen_is_light_where_the_terminal_or_a_setting_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, told: str, theme: str
+) -> None:
+    monkeypatch.setenv("COLORFGBG", told)
+    settings = json.dumps({"shoal": {"theme": setting}} if setting else {})
+    async with sitting(tmp_path, ScriptedModel(["yes"]), settings=settings) as at:
+        assert at.app.theme == theme

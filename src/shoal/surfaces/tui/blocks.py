@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -59,13 +60,16 @@ class PromptBlock(Static):
         self.update(_prompt_text(block))
 
 
-def _prompt_text(block: Prompted) -> Text:
-    text = Text()
-    text.append(f"{one_line(block.who)} › " if block.who else "› ", "bold")
-    text.append(block.text)
+def _prompt_text(block: Prompted) -> Table:
+    """The words stand behind who said them, in every line."""
+    said = Text(block.text)
     if block.pictures:
-        text.append(f"\n  [{block.pictures} image{'s' if block.pictures > 1 else ''}]", "dim")
-    return text
+        said.append(f"\n[{block.pictures} image{'s' if block.pictures > 1 else ''}]", "dim")
+    rows = Table.grid(padding=(0, 1, 0, 0))
+    rows.add_column(no_wrap=True)
+    rows.add_column(ratio=1)
+    rows.add_row(Text(f"{one_line(block.who)} ›" if block.who else "›", "bold"), said)
+    return rows
 
 
 class WordsBlock(Markdown):

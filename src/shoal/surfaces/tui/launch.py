@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from shoal.core.agents import Glimpse
     from shoal.surfaces.cli.sittings import Prepare
 
+_LIGHT = ("7", "15")
+"""Numbers of colours that terminals have behind the text where they are light."""
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -57,6 +60,7 @@ async def full_screen(
 async def attached(run: Run, home: Path) -> int:
     """At a run of another process, until the person leaves; the exit status."""
     app = ShoalApp(home / "shoal" / "history")
+    app.theme = theme_for(None, os.environ)
 
     async def live() -> int:
         try:
@@ -77,6 +81,7 @@ async def attached(run: Run, home: Path) -> int:
 async def seated(app: ShoalApp, session: Session) -> OwnSeat:
     """The app shows this session from now on."""
     seat = OwnSeat(session, app)
+    app.theme = theme_for(session.parts.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
         seat.telling.note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
     for note in session.notes:
@@ -86,6 +91,12 @@ async def seated(app: ShoalApp, session: Session) -> OwnSeat:
         seat.telling.note(cut_off_agents(left_over.cut_off), YELLOW)
     await app.sit(seat)
     return seat
+
+
+def theme_for(wanted: str | None, environ: Mapping[str, str]) -> str:
+    """The name that Textual has for it; terminals that say whether they are light do so by COLORFGBG."""
+    told = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
+    return f"ansi-{told}" if wanted == "ansi" else f"textual-{wanted or told}"
 
 
 async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) -> int:
