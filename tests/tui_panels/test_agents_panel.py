@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 from parser_scene import parser_scene
 
+from shoal.app.picture.picture import Picture
 from shoal.core.ids import LEAD
 from shoal.surfaces.tui.panels.agents import AgentsPanel
+from shoal.surfaces.tui.panels.board import BoardPanel
+from shoal.surfaces.tui.panels.mail import MailPanel
+from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.questions import QuestionsPanel
 from tui_scene import DeadHelm, PanelsApp, Scene, until
 from tui_shots import assert_looks, text_of
 
@@ -162,6 +167,22 @@ async def test_another_picture_replaces_all_rows(helm: DeadHelm) -> None:
         panel.draw_from(fleet(2).picture)
         await until(pilot, lambda: "agent-004" not in text_of(pilot.app))
         assert "agent-001" in text_of(pilot.app)
+
+
+@pytest.mark.parametrize("kind", [AgentsPanel, BoardPanel, MailPanel, QuestionsPanel])
+async def test_a_picture_without_anything_empties_the_panel(kind: type[Panel], helm: DeadHelm) -> None:
+    scene = await parser_scene()
+    panel = kind(scene.picture, helm, clock=scene.clock)
+    async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "ada" in text_of(pilot.app) or "bob" in text_of(pilot.app))
+        panel.draw_from(Picture())
+        await until(pilot, lambda: panel.at_rest)
+        await pilot.press("down", "enter")
+        shown = text_of(pilot.app)
+        assert "ada" not in shown
+        assert "bob" not in shown
+        panel.draw_from(scene.picture)
+        await until(pilot, lambda: "ada" in text_of(pilot.app) or "bob" in text_of(pilot.app))
 
 
 @pytest.mark.spec("USR-11")

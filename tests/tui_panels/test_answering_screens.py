@@ -25,7 +25,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.surfaces.tui.answering import AnswerScreen
-from shoal.surfaces.tui.answering_calls import checked_input
+from shoal.surfaces.tui.answering_calls import checked_input, shown_input
 from shoal.surfaces.tui.panels.questions import QuestionsPanel
 from tui_scene import DeadHelm, PanelsApp, Scene, until
 from tui_shots import assert_looks, text_of
@@ -149,6 +149,13 @@ async def test_an_input_that_cannot_be_is_refused_with_the_reason(tmp_path: Path
     assert helm.answers == [Allowed(input={"content": "b", "mode": 2})]
 
 
+def test_of_a_very_long_input_it_is_told_how_much_is_not_shown() -> None:
+    shown = [each.plain for each in shown_input(write_call({"a": "x" * 9_000, "b": "y\n" * 5_000}))]
+    assert shown[0] == f"a: {'x' * 4_000}… (9000 characters in all)"
+    assert shown[1:3] == ["b:", "  y"]
+    assert shown[-1] == "  … 3000 more lines (10000 characters in all)"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -229,6 +236,7 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await until(pilot, lambda: "ada has its answer from elsewhere: approved." in app.words)
         assert panel.open_count == 2
+        assert panel.rows.cursor == MAY_RUN.id, "it is on the next that is open"
         await pilot.press("end", "enter")
         await until(pilot, lambda: "ada asked" in text_of(app))
         await pilot.press("escape", "home", "enter")

@@ -20,6 +20,8 @@ from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, line
 
 MOST_LINES = 2_000
 """Lines of an input that are shown; how many more there are is told."""
+WIDEST = 4_000
+"""Characters of one line that are shown."""
 _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
 
 
@@ -142,12 +144,16 @@ def shown_input(question: MayRun) -> list[Content]:
             lines.append(line((f"{key}:", MUTED)))
             lines += [Content(f"  {each}") for _, each in _lines(text)]
         else:
-            lines.append(line((f"{key}: ", MUTED), (text, "")))
+            lines.append(line((f"{key}: ", MUTED), (_cut(text), "")))
     return lines
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     lines = clean(text).removesuffix("\n").split("\n")
-    yield from enumerate(lines[:MOST_LINES])
+    yield from enumerate(map(_cut, lines[:MOST_LINES]))
     if len(lines) > MOST_LINES:
         yield MOST_LINES, f"… {len(lines) - MOST_LINES} more lines ({len(text)} characters in all)"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text)} characters in all)"

@@ -83,12 +83,12 @@ class AgentsPanel(Panel):
 
     def begin(self) -> None:
         self._agents.clear()
+        self._depths.clear()
         self.rows.touch_all()
 
-    def take(self, frame: Frame) -> None:
-        if not frame.agents and self.looks > 1:
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        if not frame.agents and not anew:
             return
-        anew = False
         for row in frame.agents:
             known = self._agents.get(row.id)
             anew = anew or known is None or (known.state in ENDED) != (row.state in ENDED)

@@ -142,8 +142,8 @@ class BoardPanel(Panel):
         self._tasks.clear()
         self._ranks.clear()
 
-    def take(self, frame: Frame) -> None:
-        if not frame.tasks and self.looks > 1:
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        if not frame.tasks and not anew:
             return
         for row in frame.tasks:
             key = (row.board, row.id)

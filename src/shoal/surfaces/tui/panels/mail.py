@@ -60,11 +60,11 @@ class MailPanel(Panel):
     def begin(self) -> None:
         self._letters.clear()
         self._widest = 0
+        self.rows.touch_all()
 
-    def take(self, frame: Frame) -> None:
-        if not frame.letters and self.looks > 1:
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        if not frame.letters and not anew:
             return
-        anew = not self._letters
         for row in frame.letters:
             anew = anew or row.id not in self._letters or self._only_unread
             self._letters[row.id] = row

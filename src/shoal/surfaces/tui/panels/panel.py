@@ -99,11 +99,12 @@ class Panel(Vertical):
     def _look(self) -> None:
         self.looks += 1
         if self._is_new:
-            self._is_new, self._seen = False, 0
+            self._seen = 0
             self.begin()
         frame = self.picture.since(self._seen)
         self._seen = frame.offset
-        self.take(frame)
+        self.take(frame, anew=self._is_new)
+        self._is_new = False
 
     def _rested(self) -> None:
         self._rests = False
@@ -123,8 +124,8 @@ class Panel(Vertical):
     def begin(self) -> None:
         """Forget what was drawn: the picture is another one."""
 
-    def take(self, frame: Frame) -> None:
-        """Draw the rows that changed."""
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        """Draw the rows that changed; `anew` where the picture is another one, which may have none."""
         raise NotImplementedError
 
     # Steering
@@ -143,8 +144,10 @@ class Panel(Vertical):
         async def run() -> None:
             try:
                 said = await work()
-            except (ShoalError, OSError, TimeoutError, ValueError) as error:
-                tell(self, str(error) or type(error).__name__, "error")
+            except ShoalError as error:
+                tell(self, str(error), "error")
+            except Exception as error:  # noqa: BLE001 - a screen must not end for what one key did
+                tell(self, f"That did not work: {type(error).__name__}: {error}", "error")
             else:
                 if said:
                     tell(self, said)

@@ -67,16 +67,21 @@ class QuestionsPanel(Panel):
 
     def begin(self) -> None:
         self._questions.clear()
+        self.rows.touch_all()
 
-    def take(self, frame: Frame) -> None:
-        if not frame.questions and self.looks > 1:
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        if not frame.questions and not anew:
             return
+        stood = self._questions.get(str(self.rows.cursor))
         for row in frame.questions:
             self._questions[row.id] = row
             self.rows.touch(row.id)
             if row.answered:
                 self._overtake(row)
         self._arrange()
+        still = self.picture.open_questions()
+        if still and stood is not None and not stood.answered and self._questions[stood.id].answered:
+            self.rows.stand_on(still[0].id)  # on to the next, where the one at the cursor has its answer
 
     def _overtake(self, row: QuestionRow) -> None:
         """The first answer stands, wherever it was given."""
