@@ -115,6 +115,10 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    theme: Literal["dark", "light", "ansi"] | None = None
+    """Of the full-screen terminal; `ansi` uses the terminal's own colours, None asks the terminal."""
+    plain: bool = False
+    """Whether the terminal is line by line, without a full screen."""
     coordinator: bool = False
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     assistant: bool = False
