@@ -8,13 +8,18 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
 import click
 import pytest
 
+from shoal.app.definitions import definitions_for
+from shoal.app.team_templates import read_file as read_template
 from shoal.surfaces.cli.main import _routed
+from shoal.wire.hooks import read_hooks
+from shoal.wire.settings import Known, read_document, unknown_keys
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -22,6 +27,8 @@ _BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENDS = ("|", ">", ">>", "&&", "&", ";")
 """After these the words are not those of the command any more."""
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+_ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -39,7 +46,7 @@ def commands() -> list[tuple[str, str]]:
     return [
         (where, line.removeprefix("$ "))
         for where, text in blocks("console")
-        for line in text.splitlines()
+        for line in text.replace("\\\n> ", " ").splitlines()
         if line.startswith("$ ")
     ]
 
@@ -90,6 +97,56 @@ def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
 def test_a_link_to_a_file_leads_to_one(page: Path):
     targets = _LINK.findall(page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_into_a_page_leads_to_a_heading(page: Path):
+    targets = [
+        (page.parent / path if path else page, name) for path, name in _ANCHOR.findall(page.read_text())
+    ]
+    lost = [f"{path}#{name}" for path, name in targets if path.suffix == ".md" and name not in anchors(path)]
+    assert lost == []
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The names under which the headings of a page are found, as the usual viewers make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in _HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_index_leads_to_every_page():
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in _LINK.findall(index.read_text())}
+    pages = {path.resolve() for path in ROOT.glob("docs/**/*.md") if "decisions" not in path.parts}
+    assert {str(path) for path in pages - linked - {index}} == set()
+
+
+@pytest.mark.parametrize(("where", "text"), blocks("json"), ids=lambda value: value.split("\n")[0])
+def test_settings_that_are_shown_are_understood(where: str, text: str):
+    """JSON of other kinds, as messages and the answers of hooks, has keys of its own."""
+    try:
+        raw = json.loads(text)
+    except ValueError:
+        raw = [json.loads(line) for line in text.splitlines()]
+    if isinstance(raw, dict) and set(raw) <= set(Known.__struct_encode_fields__):
+        document = read_document(text, name=where, kind="user", path=None)
+        assert list(unknown_keys(document)) == []
+        assert read_hooks(raw.get("hooks", {}), document.place).problems == ()
+
+
+@pytest.mark.parametrize(("where", "text"), blocks("markdown"), ids=lambda value: value.split("\n")[0])
+def test_an_agent_or_a_template_that_is_shown_can_be_used(where: str, text: str, tmp_path: Path):
+    (tmp_path / "shown.md").write_text(text)
+    if "\nroles:" in text:
+        found = read_template(tmp_path / "shown.md")
+        assert found.flaw is None, found.flaw
+    elif text.startswith("---\nname:") and "skills.md" not in where:
+        made = definitions_for(cwd=tmp_path, home=tmp_path / "home", managed=())
+        (tmp_path / "home" / "agents").mkdir(parents=True)
+        (tmp_path / "shown.md").rename(tmp_path / "home" / "agents" / "shown.md")
+        assert (made.problems, made.warnings) == ((), ())
 
 
 @pytest.mark.parametrize(("where", "line"), MAKE, ids=lambda value: value)
