@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -116,11 +117,26 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def test_the_tests_that_a_page_names_are_there():
+    named = {path for page in PAGES for path in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page.read_text())}
+    assert len(named) > 20
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
 def test_the_index_leads_to_every_page():
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / target).resolve() for target in _LINK.findall(index.read_text())}
     pages = {path.resolve() for path in ROOT.glob("docs/**/*.md") if "decisions" not in path.parts}
     assert {str(path) for path in pages - linked - {index}} == set()
+
+
+def test_the_wheel_carries_the_documents():
+    """Inside the package, where the agent that answers questions about Shoal finds them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert carried.pop("docs") == "shoal/docs"
+    inside = {str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*")}
+    assert {target.removeprefix("shoal/docs/") for target in carried.values()} & inside == set()
 
 
 @pytest.mark.parametrize(("where", "text"), blocks("json"), ids=lambda value: value.split("\n")[0])
