@@ -26,7 +26,9 @@ class Subscribe(Command, frozen=True, tag="subscribe"):
 
 
 class Interrupt(Command, frozen=True, tag="interrupt"):
-    """End the turn, not the run."""
+    """End the turn of the lead, or of the agent named; not the run, and not the agent."""
+
+    task_id: str = ""
 
 
 class SetModel(Command, frozen=True, tag="set_model"):

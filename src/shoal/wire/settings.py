@@ -105,6 +105,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a provider may be away before an agent gives up."""
     question_patience: Seconds | None = None
     """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
+    notify: Literal["off", "bell", "desktop", "both"] = "bell"
+    """How a person is called when a question waits: by the terminal's bell, on the desktop, or not at all."""
     unattended_allow: tuple[str, ...] = ()
     """Rules for what may run where nobody is there, or came in time, to be asked; the rest is refused."""
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
