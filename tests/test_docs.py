@@ -16,9 +16,11 @@ from pathlib import Path
 import click
 import pytest
 
+from needs_marks import lack
 from shoal.app.definitions import definitions_for
 from shoal.app.team_templates import read_file as read_template
 from shoal.surfaces.cli.main import _routed
+from shoal.testing import in_thread, messages_server
 from shoal.wire.hooks import read_hooks
 from shoal.wire.settings import Known, read_document, unknown_keys
 
@@ -59,6 +61,41 @@ MAKE = [(where, line) for where, line in commands() if line.startswith("make")]
 @pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value.split("\n")[0])
 def test_a_python_example_compiles(where: str, code: str):
     compile(code, where, "exec")
+
+
+def whole_programs() -> list[tuple[str, str]]:
+    """Examples that can be run as they stand; those of the pages that are followed are run there."""
+    return [
+        (where, code)
+        for where, code in blocks("python")
+        if code.rstrip().endswith("asyncio.run(main())") and "how-to" not in where
+    ]
+
+
+@pytest.mark.parametrize(("where", "code"), whole_programs(), ids=lambda value: value.split("\n")[0])
+def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
+    """Against a provider on loopback, whose model has little to say."""
+    if "claude_agent_sdk" in code and (reason := lack("claude_agent_sdk")):
+        pytest.skip(reason)
+    (tmp_path / "shoal").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shoal "$@"\n')
+    (tmp_path / "shoal").chmod(0o755)
+    with in_thread(messages_server(lambda _: "That is all.")) as server:
+        env = os.environ | {
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "any",
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        }
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert ran.returncode == 0, ran.stderr
+    assert server.answered > 0
 
 
 def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):

@@ -46,7 +46,7 @@ def _told(name: str, command: click.Command, examples: Sequence[str], mark: str)
     yield f"{mark} `{name}`"
     yield sentence(command.help or "")
     parts = command.commands if isinstance(command, click.Group) else {}
-    if not parts or command.params or (isinstance(command, click.Group) and command.invoke_without_command):
+    if not parts or (isinstance(command, click.Group) and command.invoke_without_command):
         yield f"```text\n{name} {usage}\n```"
     options = [each for each in command.params if isinstance(each, click.Option)]
     shown = [

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec import inspect as shapes
 
 from reference_pages.variables import variables
 from reference_pages.words import (
+    Field,
     Wordless,
     code,
     default_words,
@@ -39,6 +41,7 @@ _INNER: dict[type[Struct], str] = {
     SandboxSettings: "shoal.sandbox",
     TelemetrySettings: "shoal.telemetry",
 }
+_PLACES: tuple[tuple[type[Struct], str], ...] = ((Known, ""), (Own, "shoal"), *_INNER.items())
 _MORE = {
     "permissions": "[permissions.md](../permissions.md)",
     "hooks": "[hooks](hooks.md)",
@@ -77,17 +80,31 @@ def settings_page() -> str:
 
 def keys() -> Iterator[tuple[str, str]]:
     """The way to every key, with its words."""
-    for way, kind in (("", Known), ("shoal", Own), *((way, kind) for kind, way in _INNER.items())):
+    for kind, way in _PLACES:
         for field in fields_of(kind):
             yield ".".join(filter(None, (way, field.name))), field.words
 
 
 def example(key: str) -> dict[str, Any]:
     """A whole settings file that sets this key."""
-    value = EXAMPLES[key]
-    for name in reversed(key.split(".")):
-        value = {name: value}
+    *way, name = key.split(".")
+    kind = next(kind for kind, place in _PLACES if place == ".".join(way))
+    value = _example(key, next(field for field in fields_of(kind) if field.name == name))
+    for each in (name, *reversed(way)):
+        value = {each: value}
     return value  # type: ignore[no-any-return]
+
+
+def _example(key: str, field: Field) -> Any:
+    """One that was written for it, or another value than the default where that is plain."""
+    if key in EXAMPLES:
+        return EXAMPLES[key]
+    match field.type:
+        case shapes.BoolType():
+            return not field.default
+        case shapes.LiteralType(values=values):
+            return next(value for value in values if value != field.default)
+    raise Wordless(f"{key} has no example: add one to scripts/reference_pages/examples.json.")
 
 
 def _part(way: str, title: str, kind: type[Struct]) -> str:
@@ -96,9 +113,7 @@ def _part(way: str, title: str, kind: type[Struct]) -> str:
         key = ".".join(filter(None, (way, field.name)))
         if not field.words:
             raise Wordless(f"{kind.__name__}.{field.name} has no words: write some below it in the code.")
-        if key not in EXAMPLES:
-            raise Wordless(f"{key} has no example: add one to scripts/reference_pages/examples.json.")
-        shown = json.dumps({field.name: EXAMPLES[key]}, ensure_ascii=False)[1:-1]
+        shown = json.dumps({field.name: _example(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(
             (code(field.name), type_words(field.type), _default(field.default), field.words, code(shown))
         )
