@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from reference import DIRECTORY, PAGES
 from reference_pages.settings import example, keys
 from shoal.core.hook_events import ALWAYS, OCCASIONS, OF_AGENTS
 from shoal.core.hooks import EVENTS
+from shoal.core.questions import Denied
 from shoal.wire.hooks import read_hooks
 from shoal.wire.settings import read_document, unknown_keys
 
@@ -42,8 +44,13 @@ async def test_hooks_are_told_the_fields_that_the_reference_lists(tmp_path: Path
     def hear(event: dict[str, Any]) -> None:
         told.setdefault(event["hook_event_name"], []).append(event)
 
+    async def refuse(session: shoal.Session) -> None:
+        async for question in session.parts.desk.incoming():
+            session.parts.desk.answer(question.id, Denied(reason="no"))
+
     model = cast(
         lead=[
+            use("Write", file_path="made.txt", content=""),
             [use("Read", file_path="no.txt"), use("TaskCreate", subject="Dig", description="A well")],
             use("TaskUpdate", taskId="1", status="completed"),
             agent("sub"),
@@ -53,9 +60,12 @@ async def test_hooks_are_told_the_fields_that_the_reference_lists(tmp_path: Path
     )
     hooks = {event: [hear] for event in EVENTS}
     async with shoal.open(cwd=tmp_path, model=model, hooks=hooks, attended=True) as session:
-        await all_turns(session)
+        async with asyncio.TaskGroup() as beside:
+            refusing = beside.create_task(refuse(session))
+            await all_turns(session)
+            refusing.cancel()
         await session.compact()
-    untold = {"TeammateIdle", "PermissionRequest", "Notification", "WorktreeCreate", "WorktreeRemove"}
+    untold = {"TeammateIdle", "WorktreeCreate", "WorktreeRemove"}
     assert set(told) == set(EVENTS) - untold
     for name, events in told.items():
         occasion = OCCASIONS[name]  # type: ignore[index]
