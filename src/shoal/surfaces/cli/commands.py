@@ -54,7 +54,7 @@ COMMANDS = {
     "demo": SubCommand(
         "shoal.surfaces.cli.demo",
         "Watch a team repair a small project, offline.",
-        ("shoal demo", "shoal demo --keep", "shoal demo agents"),
+        ("shoal demo", "shoal demo --keep", "shoal demo agents", "shoal demo tutorial"),
     ),
     "export": SubCommand(
         "shoal.surfaces.cli.export",
