@@ -9,8 +9,9 @@ import click
 
 from reference_pages.words import code, page, sentence, table
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.commands import COMMANDS, UNLISTED, SubCommand
 from shoal.surfaces.cli.flags import SECTIONS
-from shoal.surfaces.cli.main import COMMANDS, EXAMPLES, UNLISTED, SubCommand, root
+from shoal.surfaces.cli.main import EXAMPLES, root
 
 _OPENING = """
 `shoal --help` lists the flags of a run, `shoal COMMAND --help` those of a command. `--json` prints JSON
