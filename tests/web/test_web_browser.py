@@ -269,7 +269,6 @@ def test_ten_thousand_letters_and_a_thousand_tasks_are_looked_through(onlooker: 
     expect(page.get_by_role("complementary", name="Letter")).to_contain_text("Only its beginning is kept.")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".letter-chosen")).to_contain_text("number 1777")
-    onlooker.complaints.clear()  # that a letter is kept no longer is an answer of 404
 
     onlooker.go(f"#/run/{session}/board")
     expect(column(page, "To do").locator("[data-task='2']")).to_be_visible()
@@ -279,6 +278,8 @@ def test_ten_thousand_letters_and_a_thousand_tasks_are_looked_through(onlooker: 
     apart = "all => all.map(n => n.getBoundingClientRect()).map(b => `${b.x},${b.y}`)"
     corners = page.locator(".node").evaluate_all(apart)
     assert len(corners) == len(set(corners)) == 400
+    # Of letters that are kept no longer, the browser says that they were not found.
+    onlooker.complaints[:] = [each for each in onlooker.complaints if "404" not in each]
 
 
 def crowded(session: str) -> None:
