@@ -41,6 +41,7 @@ spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)
 
 web: ## build the web view from web/ into the package (needs Node and npm)
+	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer with npm. On Debian: apt-get install npm" >&2; exit 1; }
 	@cd web && npm ci --no-audit --no-fund --silent && npm run --silent types && npm run --silent build
 
 lint: setup-test ## ruff: rules and format, changing nothing

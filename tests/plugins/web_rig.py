@@ -81,10 +81,10 @@ class Stream:
                 pass
 
     async def until(self, wanted: Callable[[Any], bool]) -> Any:
-        """The data of the first event that is so."""
+        """The data of the first event that is so; that the list of runs may be another is none."""
         while True:
-            _, _, data = await self.next()
-            if wanted(data):
+            kind, _, data = await self.next()
+            if kind != "runs" and wanted(data):
                 return data
 
 

@@ -288,3 +288,15 @@ async def test_a_line_of_the_list_goes_on_with_its_run_and_no_event_counts_insid
         (line,) = await web.get("/runs")
         assert (line["usd"], line["tokens"], line["ended"]) == (0.75, 3, True)
         assert json.loads(line["prompt"].partition("\n")[2])["cost_usd"] == 9
+
+
+async def test_a_page_is_told_when_the_list_of_runs_may_be_another() -> None:
+    sessions = [f"{n:08d}-1111-4111-8111-111111111111" for n in (1, 2)]
+    written(sessions[0], *started(sessions[0], "the first"))
+    async with served() as web, web.stream("/questions/stream") as stream:
+        assert (await stream.next())[2] == []
+        written(sessions[1], *started(sessions[1], "the second"))
+        while (await stream.next())[0] != "runs":
+            pass
+        lines = await web.get("/runs")
+        assert [line["prompt"] for line in lines] == ["the second", "the first"]

@@ -10,6 +10,7 @@ from shoal.core.agents import Completion
 from shoal.core.events import AgentEnded, MemberRested, RequestSettled, ToolStarted
 from shoal.core.ids import LEAD, AgentId, RequestId
 from shoal.core.usage import Usage
+from web_scenes import past
 from web_stage import Stage
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
@@ -58,6 +59,14 @@ def test_the_runs_of_the_home_lead_to_their_pages(onlooker: Onlooker):
     assert page.url.endswith(f"#/run/{LIVE}/team")
 
 
+def test_a_run_that_begins_is_listed_while_one_looks(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go("#/runs")
+    expect(page.locator(".run-line")).to_have_count(2)
+    expect(page).to_have_title("(3) Shoal")
+    stage.enter(next(past(1)))
+    expect(page.locator(".run-line")).to_have_count(3)
+
+
 def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: Onlooker, stage: Stage):
     page = onlooker.go(f"#/run/{LIVE}/team")
     card = page.locator('[data-agent="a-docs"]')
@@ -94,6 +103,31 @@ def test_a_dropped_connection_resumes_at_its_offset(onlooker: Onlooker, stage: S
     expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
     assert stage.opened == [(LIVE, "0"), (LIVE, str(offset))]
     expect(page.locator(".toast")).to_have_count(0)
+
+
+SEEN = """how => {
+  Object.defineProperty(document, 'visibilityState', { value: how, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def test_a_tab_nobody_looks_at_rests_and_goes_on_where_it_was(browser, stage: Stage):
+    """A browser has six connections for all its tabs of one server."""
+    with looking(browser, stage.address) as onlooker:
+        page = onlooker.page
+        page.clock.install()
+        onlooker.go(f"#/run/{LIVE}/team")
+        expect(page.locator(".card")).to_have_count(7)
+        offset = stage.scenes[LIVE].picture.offset
+        page.evaluate(SEEN, "hidden")
+        page.clock.fast_forward(11_000)
+        stage.tell(LIVE, MemberRested(agent=AgentId("a-parser"), reason="available"))
+        assert stage.opened == [(LIVE, "0")]
+        page.evaluate(SEEN, "visible")
+        page.clock.fast_forward(1_000)
+        expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
+        assert stage.opened == [(LIVE, "0"), (LIVE, str(offset))]
+        assert onlooker.complaints == []
 
 
 def test_costs_are_told_by_agent_role_task_and_model_and_against_the_budget(onlooker: Onlooker, stage: Stage):

@@ -37,6 +37,8 @@ class Stage:
         self.changed = threading.Condition()
         self.dropped = 0
         """Counts the times that all streams were cut."""
+        self.stirs = 0
+        """Counts the runs that began while pages looked on."""
         self.over = False
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
@@ -73,6 +75,13 @@ class Stage:
         with self.changed:
             self.scenes[session].say(agent, role, by, *blocks)
             self.deltas.setdefault(agent, []).append(("entry", {}))
+            self.changed.notify_all()
+
+    def enter(self, scene: Scene) -> None:
+        """A run begins."""
+        with self.changed:
+            self.scenes[scene.session] = scene
+            self.stirs += 1
             self.changed.notify_all()
 
     def drop(self) -> None:
@@ -232,15 +241,19 @@ def _handler(stage: Stage) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one 
 
         def _questions(self) -> None:
             self._stream()
-            told, cut = None, stage.dropped
+            told, stirs, cut = None, stage.stirs, stage.dropped
             while not stage.over and stage.dropped == cut:
                 with stage.changed:
                     now = stage.questions()
-                    if now == told:
+                    if now == told and stirs == stage.stirs:
                         stage.changed.wait(5)
                         continue
-                told = now
-                self._event(now)
+                if stirs != stage.stirs:
+                    stirs = stage.stirs
+                    self._event({}, kind="runs")
+                else:
+                    told = now
+                    self._event(now)
 
         def _live(self, agent: str) -> None:
             self._stream()

@@ -10,6 +10,9 @@ import { runPath } from "./router";
 export const SourceContext = createContext<Source | null>(null);
 export const QuestionsContext = createContext<OpenQuestion[]>([]);
 
+/** Counts the times that the list of runs may have become another. */
+export const StirContext = createContext(0);
+
 export function useSource(): Source {
   const source = useContext(SourceContext);
   if (!source) throw new Error("there is no source");

@@ -27,8 +27,8 @@ export interface Source {
   transcript(session: string, agent: string, after: number, limit?: number): Promise<TranscriptPage>;
   entry(session: string, agent: string, n: number): Promise<Entry>;
   hear(session: string, agent: string, listener: Listener): () => void;
-  /** The open questions of all runs, whole, whenever they change. */
-  questions(told: (list: OpenQuestion[]) => void): () => void;
+  /** The open questions of all runs, whole, whenever they change; `stirred` when the list of runs may be another. */
+  questions(told: (list: OpenQuestion[]) => void, stirred: () => void): () => void;
   answer(session: string, question: string, answer: Answer): Promise<unknown>;
   send(session: string, to: string, text: string): Promise<unknown>;
   order(session: string, order: Order, agent: string): Promise<unknown>;
@@ -84,8 +84,11 @@ export class ServerSource implements Source {
     });
   }
 
-  questions(told: (list: OpenQuestion[]) => void): () => void {
-    return streamed(() => "/api/questions/stream", { message: (text) => told(JSON.parse(text) as OpenQuestion[]) });
+  questions(told: (list: OpenQuestion[]) => void, stirred: () => void): () => void {
+    return streamed(() => "/api/questions/stream", {
+      message: (text) => told(JSON.parse(text) as OpenQuestion[]),
+      runs: stirred,
+    });
   }
 
   answer(session: string, question: string, answer: Answer): Promise<unknown> {
@@ -143,6 +146,7 @@ async function fetched<Told>(path: string, method = "GET", body?: unknown): Prom
 interface Ears {
   message(text: string): void;
   entry?(): void;
+  runs?(): void;
   opened?(): void;
   dropped?(why: string): void;
   /** Rests in a tab nobody looks at: a browser has few connections for all tabs of one server. */
@@ -160,6 +164,7 @@ function streamed(address: () => string, ears: Ears): () => void {
     mine.onopen = () => ears.opened?.();
     mine.onmessage = (event: MessageEvent<string>) => ears.message(event.data);
     mine.addEventListener("entry", () => ears.entry?.());
+    mine.addEventListener("runs", () => ears.runs?.());
     mine.onerror = () => {
       if (mine !== stream) return;
       ears.dropped?.("");

@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { QuestionsContext, RunContext, SourceContext, useRedraw, useSource, type RunView } from "./context";
+import { QuestionsContext, RunContext, SourceContext, StirContext, useRedraw, useSource, type RunView } from "./context";
 import { foundSource } from "./data";
 import { Shell } from "./shell";
 import { AgentPage } from "./pages/agent";
@@ -23,19 +23,20 @@ const source = foundSource();
 function App() {
   const route = useRoute();
   const [questions, setQuestions] = useState<OpenQuestion[]>([]);
-  useEffect(() => source.questions(setQuestions), []);
+  const [stirs, setStirs] = useState(0);
+  useEffect(() => source.questions(setQuestions, () => setStirs((before) => before + 1)), []);
   useEffect(() => {
     document.title = questions.length ? `(${questions.length}) Shoal` : "Shoal";
   }, [questions.length]);
   return (
     <SourceContext.Provider value={source}>
-      <QuestionsContext.Provider value={questions}>
+      <StirContext.Provider value={stirs}><QuestionsContext.Provider value={questions}>
         {"session" in route ? (
           <Run key={route.session} route={route} />
         ) : (
           <Shell route={route}>{route.page === "questions" ? <QuestionsPage /> : <RunsPage />}</Shell>
         )}
-      </QuestionsContext.Provider>
+      </QuestionsContext.Provider></StirContext.Provider>
     </SourceContext.Provider>
   );
 }

@@ -1,8 +1,8 @@
 /** All runs of the home, the live ones and the latest first. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useContext, useEffect, useMemo, useState } from "preact/hooks";
 import { Cost, Empty, Problem, Time, useOrder } from "../bits";
-import { useNow, useQuestions, useSource } from "../context";
+import { StirContext, useNow, useSource } from "../context";
 import { ago, day, folder, oneLine, plural } from "../format";
 import { runPath } from "../router";
 import { RunState } from "../shell";
@@ -11,7 +11,7 @@ import { Windowed } from "../windowed";
 
 export function RunsPage() {
   const source = useSource();
-  const questions = useQuestions();
+  const stirs = useContext(StirContext);
   const now = useNow();
   const [runs, setRuns] = useState<RunLine[] | null>(null);
   const [wanted, setWanted] = useState("");
@@ -32,7 +32,7 @@ export function RunsPage() {
     document.addEventListener("visibilitychange", seen);
     return () => document.removeEventListener("visibilitychange", seen);
   }, []);
-  useEffect(load, [questions]);
+  useEffect(load, [stirs]);
   const shown = useMemo(() => {
     const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
     return [...(runs ?? [])]

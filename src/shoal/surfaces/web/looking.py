@@ -106,8 +106,12 @@ class Looking:
 
     @asynccontextmanager
     async def _question_lists(self) -> AsyncIterator[Programme]:
-        async with self._showing.questions.watched() as lists:
-            yield Programme(((event(each) async for each in lists),), (self._showing.stopping,))
+        """The list of runs is different too, when one begins or ends: a page has few connections."""
+        questions = self._showing.questions
+        async with questions.watched() as lists:
+            told = (event(each) async for each in lists)
+            stirs = (event({}, kind="runs") async for _ in questions.stirs())
+            yield Programme((told, stirs), (self._showing.stopping,))
 
 
 def _since(request: Request) -> int:

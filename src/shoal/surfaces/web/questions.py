@@ -82,6 +82,15 @@ class OpenQuestions:
                 self._watch.close()
                 self._watch = None
 
+    async def stirs(self) -> AsyncIterator[None]:
+        """Whenever a run began, ended, asked or was answered, while somebody watches."""
+        changed = self._changed
+        while True:
+            await changed.wait()
+            await asyncio.sleep(GATHERED)
+            changed = self._changed
+            yield
+
     async def _lists(self) -> AsyncIterator[list[QuestionLine]]:
         told: list[QuestionLine] | None = None
         while True:
