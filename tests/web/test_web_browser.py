@@ -16,7 +16,12 @@ import pytest
 from backstage import Backstage, project
 from browser_rig import NARROW, Onlooker, looking
 from cast import Gate, use
+from shoal.core.clock import SystemClock
+from shoal.core.events import MailPosted, SessionEnded, SessionStarted, TaskChanged
+from shoal.core.ids import LEAD, SessionId
 from shoal.core.requests import Request
+from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.places import journal_path
 from troupe import home, inbox, last_words, member, opened, tell, troupe
 
 expect: Any = pytest.importorskip("playwright.sync_api").expect
@@ -248,6 +253,61 @@ def test_a_page_goes_on_where_it_was_when_the_server_comes_back(
     onlooker.complaints[:] = [each for each in onlooker.complaints if "ERR_" not in each]
 
 
+@pytest.mark.spec("USR-18")
+def test_ten_thousand_letters_and_a_thousand_tasks_are_looked_through(onlooker: Onlooker) -> None:
+    session = "11111111-1111-4111-8111-111111111111"
+    crowded(session)
+    page = onlooker.go(f"#/run/{session}/mail")
+    expect(page.get_by_role("button", name=re.compile("letter number 9999$"))).to_be_visible()
+    assert page.locator(".sequence-head").all_inner_texts()[-1] == "others"
+    assert onlooker.elements() < 1_000
+    page.locator(".sequence-rows").evaluate("list => { list.scrollTop = 0 }")
+    expect(page.get_by_role("button", name=re.compile("letter number 0$"))).to_be_visible()
+    page.get_by_label("Search the mail").fill("number 777")
+    expect(page.get_by_role("heading", name="Mail 19 of 10000")).to_be_visible()
+    page.locator("[data-letter]").first.click()
+    expect(page.get_by_role("complementary", name="Letter")).to_contain_text("Only its beginning is kept.")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".letter-chosen")).to_contain_text("number 1777")
+
+    onlooker.go(f"#/run/{session}/board")
+    expect(column(page, "To do").locator("[data-task='2']")).to_be_visible()
+    assert onlooker.elements() < 1_500
+    page.get_by_role("button", name="Graph").click()
+    expect(page.locator(".node").first).to_be_visible()
+    apart = "all => all.map(n => n.getBoundingClientRect()).map(b => `${b.x},${b.y}`)"
+    corners = page.locator(".node").evaluate_all(apart)
+    assert len(corners) == len(set(corners)) == 400
+    # Of letters that are kept no longer, the browser says that they were not found.
+    onlooker.complaints[:] = [each for each in onlooker.complaints if "404" not in each]
+
+
+def crowded(session: str) -> None:
+    """The journal of a large run that has ended."""
+    journal = FileJournal(journal_path(home(), SessionId(session)), SystemClock())
+    journal.append(
+        SessionStarted(agent=LEAD, session=SessionId(session), cwd="/", model="m", mode="default", tools=())
+    )
+    for number in range(10_000):
+        sender, to = f"member-{number % 40}", f"member-{number * 7 % 40}"
+        words = f"letter number {number}"
+        journal.append(
+            MailPosted(
+                agent=LEAD, team="crew", mail=str(number), sender=sender, to=to, kind="message", preview=words
+            )
+        )
+    for number in range(1, 1_001):
+        before = (str(number - 1),) if number % 7 else ()
+        status = ("pending", "in_progress", "completed")[number % 3 - 2 if number % 3 else 1]
+        journal.append(
+            TaskChanged(
+                agent=LEAD, board="crew", task=str(number), subject="a step", status=status, blocked_by=before
+            )
+        )
+    journal.append(SessionEnded(agent=LEAD))
+    journal.close()
+
+
 @contextmanager
 def foreign_page() -> Iterator[str]:
     """The address of another server on this machine."""
@@ -283,15 +343,24 @@ def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: Backstage) -
         cookie = page.evaluate("document.cookie")
         assert cookie == ""
         page.goto(foreign)
-        replies: list[int] = []
+        asked: dict[str, str] = {}
+        replied: dict[str, int] = {}
         wire = page.context.new_cdp_session(page)
-        wire.on("Network.responseReceivedExtraInfo", lambda reply: replies.append(reply["statusCode"]))
+        wire.on(
+            "Network.requestWillBeSent",
+            lambda told: asked.update({told["requestId"]: told["request"]["url"]}),
+        )
+        wire.on(
+            "Network.responseReceivedExtraInfo",
+            lambda told: replied.update({told["requestId"]: told["statusCode"]}),
+        )
         wire.send("Network.enable")
         # The same browser, with the cookie of the person: another port is the same site.
         ask = "([url, how]) => fetch(url, {credentials: 'include', ...how}).then(() => 'read', () => 'shut')"
         for how in ({"mode": "cors"}, {"mode": "no-cors"}, {"mode": "no-cors", "method": "POST"}):
             assert page.evaluate(ask, [f"{stage.base}/api/runs", how]) == "shut"
-        eventually(page, lambda: replies == [403] * 3)
+        ours = [each for each, url in asked.items() if url.startswith(stage.base)]
+        eventually(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
 
 
 def test_the_pages_fit_a_phone(browser: Any, stage: Backstage, tmp_path: Path) -> None:

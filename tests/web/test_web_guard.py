@@ -16,7 +16,7 @@ POLICY = (
 )
 
 
-@pytest.mark.parametrize("path", ["/", "/assets/app.js", "/api/runs", "/api/questions/stream", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/api/questions/stream", "/nothing"])
 async def test_without_the_token_nothing_is_told(path: str) -> None:
     async with served() as web, httpx.AsyncClient(base_url=web.base) as stranger:
         for given in ({}, {"token": "another"}, {"token": TOKEN[:-1]}):
@@ -95,7 +95,7 @@ async def test_a_page_of_another_port_is_not_a_page_of_this_server() -> None:
 
 async def test_every_reply_binds_the_browser() -> None:
     async with served() as web:
-        paths = ["/", "/assets/none.js", "/api/runs", "/api/none", "/api/runs/none/replay"]
+        paths = ["/", "/static/none.js", "/api/runs", "/api/none", "/api/runs/none/replay"]
         replies = [await web.client.get(path) for path in paths]
         replies.append(await web.client.get("/api/runs", headers={"Host": "evil.example"}))
         replies.append(await web.client.post("/api/runs"))

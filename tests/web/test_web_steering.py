@@ -260,3 +260,20 @@ async def test_a_body_that_is_too_long_or_no_json_is_refused(tmp_path: Path) -> 
         for content in (b"", b"{", b"[]", b'{"to": 1, "text": "x"}', b"\xff\xfe"):
             reply = await web.client.post(path, content=content)
             assert (reply.status_code, bool(reply.json()["error"])) == (400, True)
+
+
+async def test_a_run_that_is_resumed_asks_on_a_page_that_looked_before(tmp_path: Path) -> None:
+    options = {"skip_permissions": False, "attended": True, "mode": "default"}
+    model = troupe(lead=["ready", use("Bash", command="true > x"), "done"])
+    async with opened(tmp_path, model, **options) as session:
+        await all_turns(session)
+    async with served() as web, web.stream("/questions/stream") as questions:
+        assert (await questions.next())[2] == []
+        async with (
+            opened(tmp_path, model, resume=session.id, **options) as resumed,
+            at_work(resumed, web) as (path, _),
+        ):
+            (asked,) = await questions.until(bool)
+            assert asked["session"] == session.id
+            await web.post(f"{path}/questions/{asked['id']}", {"type": "denied", "reason": "no"})
+            assert await questions.until(lambda rows: not rows) == []

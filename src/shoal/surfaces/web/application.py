@@ -70,5 +70,4 @@ def _pages() -> list[Route | Mount]:
             return PlainTextResponse("This copy of Shoal has no built pages. Build them: make web\n", 503)
         return FileResponse(page, headers={"Cache-Control": "no-cache"})
 
-    assets = StaticFiles(directory=static, check_dir=False)
-    return [Route("/", index), Mount("/assets", assets), Mount("/static", assets)]
+    return [Route("/", index), Mount("/static", StaticFiles(directory=static, check_dir=False))]
