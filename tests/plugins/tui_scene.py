@@ -164,6 +164,8 @@ class PanelsApp(App[None]):
         super().__init__()
         self.shown = shown
         self.heard: list[Any] = []
+        self.words: list[str] = []
+        """Of all notes at the edge of the screen, also of those that are gone again."""
         self.animation_level = "none"
 
     def compose(self) -> ComposeResult:
@@ -178,10 +180,9 @@ class PanelsApp(App[None]):
     def on_panel_left(self, message: Any) -> None:
         self.heard.append(message)
 
-    @property
-    def words(self) -> list[str]:
-        """Of the notes at the edge of the screen."""
-        return [each.message for each in self._notifications]
+    def notify(self, message: str, **how: Any) -> None:
+        self.words.append(message)
+        super().notify(message, **how)
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 10.0) -> None:
