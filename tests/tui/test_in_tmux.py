@@ -108,12 +108,12 @@ async def test_a_new_session_begins_and_an_old_one_is_gone_on_with(tmux: TmuxSer
 
     person.type("/clear")
     person.press("Enter")
-    await tmux.until(lambda: "first answer" not in tmux.screen(PANE), "an empty conversation")
+    await tmux.until(lambda: " tokens " not in tmux.screen(PANE), "a session in which nothing was said")
     await person.sees("/help lists the commands")
 
     person.type(f"/resume {session[:8]}")
     person.press("Enter")
-    await person.sees("› remember me", "first answer")
+    await person.sees(" tokens ", "› remember me", "first answer")
     person.type("and again")
     person.press("Enter")
     await person.sees("second answer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 
 from cast import Gate, agent, cast, use
 from shoal.core.ids import LEAD
@@ -131,3 +132,12 @@ async def test_control_d_deletes_in_a_line_and_ends_where_there_is_none(tmp_path
         assert at.app.composer.text == "b"
         await at.press("ctrl+d", "ctrl+d")
         assert at.seat.outcome == "ended"
+
+
+async def test_what_was_said_too_late_for_a_session_is_there_for_the_next(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
+        for key in (*"/clear", "enter", *"later", "enter"):
+            at.app.post_message(Key(key, key if len(key) == 1 else None))
+        await at.until(lambda: at.seat.outcome == "cleared" and not at.seat.open, "the end of the session")
+        # Between two sessions a line waits for the next; one that a session took and did not say comes back.
+        assert at.app.composer.text == "later" or at.app.is_holding("later")

@@ -300,13 +300,16 @@ class Dialogue(ABC):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Say what was typed too late for the agent to hear; after a stop the person decides about it."""
+        """Say what was typed too late for the agent to hear.
+
+        After a stop, or where another session begins, the person decides about it.
+        """
         left = [*self.session.unheard(), *self._waiting]
         self._waiting = []
-        if not left or self.outcome is not None:
+        if not left or self.outcome == "ended":
             return
         message = joined(left)
-        if self._stopped:
+        if self._stopped or self.outcome is not None:
             self.offer(message)
         else:
             self._say(message)

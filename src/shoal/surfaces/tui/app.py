@@ -132,6 +132,10 @@ class ShoalApp(App[None]):
         """Whether something is still to be drawn."""
         return self._due or self._drawing
 
+    def is_holding(self, text: str) -> bool:
+        """Whether it was said, and waits for a run that takes it."""
+        return text in self._early
+
     def _draw_soon(self) -> None:
         # On the view's own pump: what is typed goes through the app's, and does not wait for this.
         self.view.call_later(self._draw)
