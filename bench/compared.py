@@ -30,8 +30,10 @@ from shoal.testing.servers import chat_server
 
 
 class Size(Struct, frozen=True, kw_only=True):
-    times: int = 3
+    times: int = 2
     """How often everyone is asked, in turn."""
+    times_loop: int = 3
+    """About the loop, which takes the least."""
     rounds: int = 50
     long: int = 300
     repeats: int = 5
@@ -39,10 +41,10 @@ class Size(Struct, frozen=True, kw_only=True):
     few: int = 100
     many: int = 1_000
     agent_rounds: int = 5
-    waiting: int = 1_000
+    waiting: int = 600
     http_rounds: int = 20
     http_repeats: int = 3
-    starts: int = 5
+    starts: int = 4
     mail: mail.Size = mail.Size(samples=100, histories=(10, 10_000), plain_samples=3)
     board: board.Size = board.Size()
     teams: teams.Size = teams.Size(spawn_repeats=3)
@@ -50,6 +52,7 @@ class Size(Struct, frozen=True, kw_only=True):
 
 QUICK = Size(
     times=1,
+    times_loop=1,
     rounds=5,
     long=10,
     repeats=1,
@@ -59,7 +62,7 @@ QUICK = Size(
     waiting=20,
     http_rounds=2,
     http_repeats=1,
-    starts=1,
+    starts=0,
     mail=mail.Size(posts=40, senders=4, samples=2, histories=(2, 70), plain_samples=1, wakes=3),
     board=board.Size(claimants=2, tasks=40, listed=50, repeats=1),
     teams=teams.Size(spawns=2, spawn_repeats=1, wakes=2, idle=3, members=3, tasks=9),
@@ -79,6 +82,14 @@ Pick = Callable[[Sequence[dict[str, Any]]], float]
 
 
 def compare(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> Comparison:
+    comparison = asked(size, peers, say)
+    say("mail, board and teams")
+    comparison.groups.append(Group(name="Shoal's own", rows=_own(size)))
+    return comparison
+
+
+def asked(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> Comparison:
+    """Without what is Shoal's own."""
     everyone = [SHOAL, BARE, *peers]
     comparison = Comparison(missing={peer.name: peer.missing for peer in peers if peer.missing})
     for what, ask in (
@@ -93,8 +104,6 @@ def compare(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> 
         comparison.groups.append(Group(name=name, rows=rows))
         for who, reason in failed.items():
             comparison.missing[f"{who}, {what}"] = reason
-    say("mail, board and teams")
-    comparison.groups.append(Group(name="Shoal's own", rows=_own(size)))
     return comparison
 
 
@@ -111,7 +120,7 @@ _ABOUT = {
 
 def _loop(size: Size, everyone: Sequence[Subject]) -> Asked:
     given = {"rounds": size.rounds, "long": size.long, "repeats": size.repeats}
-    answers = in_turn([*everyone, KEEPING], size.times, lambda who: answer(who, "loop", **given))
+    answers = in_turn([*everyone, KEEPING], size.times_loop, lambda who: answer(who, "loop", **given))
     rows = [
         _row(f"a tool round, of {size.rounds}", "µs CPU", answers, _spent("short", 0, 1e6), target=0.3),
         _row("  wall", "µs", answers, _spent("short", 1, 1e6), target=0.3),
@@ -125,7 +134,7 @@ def _loop(size: Size, everyone: Sequence[Subject]) -> Asked:
 def _crowd(size: Size, everyone: Sequence[Subject]) -> Asked:
     rows: list[Row] = []
     failed: dict[str, str] = {}
-    for agents, repeats, unit, factor in ((size.few, 3, "ms", 1e3), (size.many, 1, "s", 1.0)):
+    for agents, repeats, unit, factor in ((size.few, 2, "ms", 1e3), (size.many, 1, "s", 1.0)):
         given = {"agents": agents, "rounds": size.agent_rounds, "repeats": repeats}
         asked = [*everyone, KEEPING] if agents == size.many else everyone
         answers = in_turn(asked, size.times, lambda who, given=given: answer(who, "crowd", **given))
@@ -142,7 +151,7 @@ def _memory(size: Size, everyone: Sequence[Subject]) -> Asked:
     def ask(who: Subject) -> dict[str, Any]:
         return answer(who, "waiting", agents=size.waiting)
 
-    answers = in_turn([*everyone, KEEPING], min(2, size.times), ask)
+    answers = in_turn([*everyone, KEEPING], size.times, ask)
     rows = [
         _row("an agent that waits, as by default", "KB", answers, _held, ours=KEEPING),
         _row("  Shoal's in memory too", "KB", answers, _held),
@@ -175,7 +184,7 @@ def _start(size: Size, everyone: Sequence[Subject]) -> Asked:
         _row("  to its end", "ms CPU", starts, _spent("whole", 0, 1e3)),
         _row("  peak", "MB", starts, lambda said: median(each["peak"] for each in said)),
     ]
-    return "Import and start", rows, imports.failed | starts.failed
+    return "Import and start", rows, starts.failed | imports.failed
 
 
 def _asks_once(who: Subject) -> dict[str, Any]:

@@ -32,7 +32,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         yield f"{self.cores} cores ({self.cpu}), {self.memory} of memory, {self.system}, {self.python}."
         before, after = self.load
-        yield f"Taken on {self.date} in {self.minutes:.1f} minutes; load {before:.1f} before, {after:.1f} after."
+        took = f"Taken on {self.date} in {self.minutes:.1f} minutes"
+        yield f"{took}; load {before:.1f} before, {after:.1f} after."
 
 
 def machine(load_before: float, seconds: float) -> Machine:

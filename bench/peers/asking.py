@@ -18,7 +18,7 @@ from bench.children import SOURCES, run
 from bench.peers.environments import Environment
 
 _HERE = Path(__file__).parent
-_PATIENCE = 15.0
+_PATIENCE = 8.0
 """Seconds after which a library that has answered a question is not asked the same again."""
 _DEADLINE = 240.0
 _QUIET = {

@@ -63,24 +63,23 @@ def ready(
 def _ready(peer: Peer, *, make: bool, say: Callable[[str], None]) -> Environment:
     place = ENVIRONMENTS / peer.name
     python = place / "bin" / "python"
-    if _stamped(place) == _fingerprint(peer):
+    if _stamped(place) == fingerprint(peer):
         return Environment(peer=peer, python=python)
     if not make:
         return Environment(peer=peer, python=python, missing="there is no environment (--peers makes it)")
     say(f"making an environment for {peer.name}: {', '.join(peer.needs)}")
     reason = _made(peer, place, python)
     if not reason:
-        (place / "needs").write_text(_fingerprint(peer))
+        (place / "needs").write_text(fingerprint(peer))
     return Environment(peer=peer, python=python, missing=reason)
 
 
 def _made(peer: Peer, place: Path, python: Path) -> str:
     """Why it could not be made, or nothing."""
     shutil.rmtree(place, ignore_errors=True)
-    for argv in (
-        [sys.executable, "-m", "venv", str(place)],
-        [str(python), "-m", "pip", "install", "--quiet", "--no-input", *peer.needs],
-    ):
+    # This Python's own pip fills it: one for each environment would take longer than some of the libraries.
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input"]
+    for argv in ([sys.executable, "-m", "venv", "--without-pip", str(place)], [*pip, *peer.needs]):
         try:
             ran = subprocess.run(
                 argv, check=False, capture_output=True, text=True, timeout=_SECONDS, env=_plain()
@@ -103,7 +102,7 @@ def _plain() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
-def _fingerprint(peer: Peer) -> str:
+def fingerprint(peer: Peer) -> str:
     # Another Python, or another place, needs another environment.
     told = json.dumps([*peer.needs, sys.version, str(ENVIRONMENTS)])
     return hashlib.sha256(told.encode()).hexdigest()
