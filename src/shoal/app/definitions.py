@@ -76,7 +76,12 @@ class Definitions:
 
     def all(self) -> tuple[Definition, ...]:
         """Those that can be used, the strongest source first; the same object as long as nothing changes."""
-        index = self._index()
+        self._index()
+        return self.seen()
+
+    def seen(self) -> tuple[Definition, ...]:
+        """As at the last look, for who has just looked."""
+        index = self._known or self._index()
         if index.usable is None:
             index.usable = tuple(each for each in index.standing.values() if isinstance(each, Definition))
         return index.usable

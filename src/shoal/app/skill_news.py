@@ -22,6 +22,7 @@ class News:
 
     def __init__(self, definitions: Definitions, skills: Skills) -> None:
         self._agents = _List(definitions.all)
+        self._agents_seen = definitions.seen
         self._skills = _List(skills.skills.all)
         self._first = self._now()
         self._told = self._first
@@ -33,8 +34,12 @@ class News:
         return _said(before, of_use)
 
     def since_start(self) -> str:
-        """For an agent that begins now, and has read the lists as they were at the start."""
-        return _said(self._first, self._now())
+        """For an agent that begins now, and has read the lists as they were at the start.
+
+        Its own definition was just looked for, and with it all others.
+        """
+        now = {"agents": self._agents.of(self._agents_seen()), "skills": self._skills.now()}
+        return _said(self._first, now)
 
     def _now(self) -> dict[str, Mapping[str, str]]:
         return {"agents": self._agents.now(), "skills": self._skills.now()}
@@ -49,7 +54,9 @@ class _List:
         self._described: Mapping[str, str] = {}
 
     def now(self) -> Mapping[str, str]:
-        seen = self._look()
+        return self.of(self._look())
+
+    def of(self, seen: tuple[Definition | Skill, ...]) -> Mapping[str, str]:
         if seen is not self._seen:
             offered = (each for each in seen if not isinstance(each, Skill) or each.for_model)
             self._seen, self._described = seen, {each.name: each.description for each in offered}
