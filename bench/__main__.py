@@ -26,7 +26,7 @@ from bench import (
     start,
     teams,
 )
-from bench.compared import QUICK, Size, compare
+from bench.compared import ONCE, QUICK, Size, compare
 from bench.figures import Section, table
 from bench.peers.asking import answer, subject
 from bench.peers.environments import PEERS, ready
@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m bench", description="Measure Shoal beside a bare loop and beside other libraries."
     )
     parser.add_argument("--keep", action="store_true", help="write the table to docs/bench.md")
+    parser.add_argument(
+        "--once", action="store_true", help="ask everyone once: half the time, rougher figures"
+    )
     parser.add_argument("--no-peers", action="store_true", help="ask no other library")
     parser.add_argument("--peer", choices=[peer.name for peer in PEERS], action="append", help="only these")
     parser.add_argument("--peers", action="store_true", help="only make the environments of other libraries")
@@ -97,8 +100,9 @@ def _compare(given: argparse.Namespace) -> None:
         return
     peers = [subject(environment) for environment in environments]
     before, since = os.getloadavg()[0], time.monotonic()
-    comparison = compare(QUICK if given.quick else Size(), peers, lambda what: _say(f"asking about {what}"))
-    where = report.machine(before, time.monotonic() - since)
+    size = QUICK if given.quick else ONCE if given.once else Size()
+    comparison = compare(size, peers, lambda what: _say(f"asking about {what}"))
+    where = report.machine(before, time.monotonic() - since, once=given.once)
     versions = {peer.name: answer(peer, "versions") for peer in peers if not peer.missing}
     if given.keep:
         report.PAGE.write_text(report.page(comparison, versions, where))

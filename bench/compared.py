@@ -50,6 +50,17 @@ class Size(Struct, frozen=True, kw_only=True):
     teams: teams.Size = teams.Size(spawn_repeats=3)
 
 
+ONCE = Size(
+    times=1,
+    times_loop=1,
+    long=200,
+    waiting=300,
+    http_repeats=2,
+    starts=1,
+    mail=mail.Size(posts=1_000, samples=50, histories=(10, 10_000), plain_samples=2, wakes=100),
+    board=board.Size(repeats=1),
+    teams=teams.Size(spawn_repeats=1, wakes=60),
+)
 QUICK = Size(
     times=1,
     times_loop=1,
@@ -154,7 +165,7 @@ def _memory(size: Size, everyone: Sequence[Subject]) -> Asked:
     answers = in_turn([*everyone, KEEPING], size.times, ask)
     rows = [
         _row("an agent that waits, as by default", "KB", answers, _held, ours=KEEPING),
-        _row("  Shoal's in memory too", "KB", answers, _held),
+        _row("an agent that waits, Shoal's in memory too", "KB", answers, _held),
     ]
     return "Memory, a history of ten messages", rows, answers.failed
 

@@ -28,15 +28,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Before and after; the bench itself needs one to two cores."""
     date: str
     minutes: float
+    once: bool = False
+    """Everyone was asked once."""
 
     def lines(self) -> Iterator[str]:
         yield f"{self.cores} cores ({self.cpu}), {self.memory} of memory, {self.system}, {self.python}."
         before, after = self.load
         took = f"Taken on {self.date} in {self.minutes:.1f} minutes"
         yield f"{took}; load {before:.1f} before, {after:.1f} after."
+        if self.once or max(self.load) > 2 * self.cores:
+            why = "everyone was asked once (--once)" if self.once else "the machine had other work"
+            yield f"Rough: {why}. Figures are higher than on a quiet machine, ratios may be off by half."
 
 
-def machine(load_before: float, seconds: float) -> Machine:
+def machine(load_before: float, seconds: float, *, once: bool = False) -> Machine:
     return Machine(
         cores=os.cpu_count() or 1,
         cpu=_field("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
@@ -46,6 +51,7 @@ def machine(load_before: float, seconds: float) -> Machine:
         load=(load_before, os.getloadavg()[0]),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         minutes=seconds / 60,
+        once=once,
     )
 
 

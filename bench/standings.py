@@ -118,7 +118,7 @@ def short(value: float) -> str:
 
 def verdict(groups: Sequence[Group]) -> str:
     judged = [row for group in groups for row in group.rows if row.ok is not None]
-    missed = [f"{row.name} ({row.wanted})" for row in judged if not row.ok]
+    missed = [f"{row.name.strip()} ({row.wanted})" for row in judged if not row.ok]
     placed = [row.place for row in judged if row.place is not None]
     first = (
         f"first in {sum(place == 1 for place in placed)} of {len(placed)} rows with peers; " if placed else ""
