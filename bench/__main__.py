@@ -25,6 +25,7 @@ from bench import (
     standings,
     start,
     teams,
+    web,
 )
 from bench.compared import ONCE, QUICK, Size, compare
 from bench.figures import Section, table
@@ -53,9 +54,10 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
         hooks.Size(calls=2_000, repeats=3, rounds=15) if quick else hooks.Size()
     ),
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
+    "web": lambda quick: web.measure(web.Size(seconds=3, runs=200) if quick else web.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start")
+USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start", "web")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating, telemetry
+from shoal.app import delegating, notifying, telemetry
 from shoal.app.answering import Answering
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
@@ -29,6 +29,7 @@ from shoal.core.events import (
     AgentEnded,
     Event,
     Finished,
+    ModeChanged,
     Notified,
     Queued,
     SessionEnded,
@@ -41,7 +42,7 @@ from shoal.core.events import (
 from shoal.core.groups import leave, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.core.messages import Message, Text, user
+from shoal.core.messages import Message, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.teams import SessionTeams
@@ -103,6 +104,7 @@ class Session(Voice):
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
             if self._options.link is None:
+                notifying.attach(self, self._tasks)
                 self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
@@ -173,25 +175,25 @@ class Session(Voice):
             known = queue.size(LEAD)
             await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
-    def steer(self, text: str) -> None:
+    def steer(self, said: str | Message) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self._queue_up(text, by="person")
+        self._queue_up(user(said) if isinstance(said, str) else said, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        self._queue_up(message_from(sender, text, summary=summary), by="agent")
+        self._queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
-    def _queue_up(self, text: str, *, by: Speaker) -> None:
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by=by)
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=text))
+    def _queue_up(self, message: Message, *, by: Speaker) -> None:
+        item = Item(id=self._ids.short(), to=LEAD, content=message.content, by=by)
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text))
         self.parts.queue.put(item)
 
-    def unheard(self) -> tuple[str, ...]:
+    def unheard(self) -> tuple[Message, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
         said = self.parts.queue.take_prompts(LEAD)
         for item in said:
             self.emit(Withdrawn(agent=LEAD, item=item.id))
-        return tuple(block.text for item in said for block in item.content if isinstance(block, Text))
+        return tuple(Message(role="user", content=item.content) for item in said)
 
     def entered(self, item: Item) -> None:
         """Something that waited for an agent is in its conversation."""
@@ -231,6 +233,7 @@ class Session(Voice):
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
+        self.emit(ModeChanged(agent=LEAD, mode=mode))
 
     def delegate(self, *, on: bool) -> None:
         """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
@@ -317,6 +320,8 @@ class Session(Voice):
                 tools=tuple(self.agent.tools),
                 resumed=bool(parts.turns_before),
                 version=parts.version,
+                budget_usd=self.agent.purse.tree.limits.max_usd,
+                budget_tokens=self.agent.purse.tree.limits.max_tokens,
             )
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))
