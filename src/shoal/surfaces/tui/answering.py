@@ -15,7 +15,7 @@ from textual.timer import Timer
 from shoal.app.picture.rows import QuestionRow
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.questions import ApprovePlan, Choose, MayRun
+from shoal.core.questions import ApprovePlan, Choose, Denied, MayRun
 from shoal.core.wording import one_line
 from shoal.surfaces.tui.answering_calls import CallForm
 from shoal.surfaces.tui.answering_choices import ChoicesForm
@@ -130,7 +130,11 @@ class AnswerScreen(ModalScreen[bool | None]):
 
     def overtaken(self, row: QuestionRow) -> None:
         if not self._over:
-            tell(self, f"{row.name} has its answer from elsewhere: {answered(row.answer)}.")
+            words = answered(row.answer)
+            if isinstance(row.answer, Denied) and row.answer.by == "policy":
+                tell(self, f"{row.name} waits no longer. {row.answer.reason}")
+            else:
+                tell(self, f"{row.name} has its answer from elsewhere: {words.removesuffix('.')}.")
             self._close(stands=False)
 
     def _close(self, *, stands: bool | None) -> None:
