@@ -268,9 +268,9 @@ class LedTeam(Departures):
 
     # What its mail needs to know
 
-    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
+    def waits_for(self, name: AgentName, request: str, mail: str = "") -> bool:
         post = self._posts.get(name)
-        return post is None or post.member.waits_for(request, asked)
+        return post is None or post.member.waits_for(request, mail)
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)

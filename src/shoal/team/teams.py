@@ -251,7 +251,7 @@ class SessionTeams:
             raise led.refuse_stranger(to)
         if self._on.approver() != "lead":
             raise AgentRefused("A person or a setting approves plans here, not you.")
-        if not led.waits_for(found, request, led.office.now):
+        if not led.waits_for(found, request):
             raise AgentRefused(f"{found} has no open plan {request!r}, or it was answered already.")
         body = PlanApprovalResponse(
             request_id=request,
