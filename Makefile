@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos load spec lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos fuzz load spec lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -36,6 +36,9 @@ chaos: setup-test ## agents killed, stopped, without disk, clock or provider, fo
 
 load: setup-test ## 1,000 members at work for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")
 	@PYTHONPATH=src $(VENV)/python -m tests.load $(ARGS)
+
+fuzz: setup-test ## inputs by chance for all that reads, guided by atheris (ARGS="--seconds 60 --only shell")
+	@PYTHONPATH=src $(VENV)/python -m tests.fuzz $(ARGS)
 
 spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)

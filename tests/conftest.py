@@ -10,11 +10,12 @@ import pytest
 from hypothesis import Phase, settings
 
 # `make check` must say the same of the same sources: examples come from the test, not from chance, and a
-# failure is told at once. HYPOTHESIS_PROFILE=explore looks for new ones.
+# failure is told at once. HYPOTHESIS_PROFILE=explore looks for new ones; `long` for many more, in tests/fuzz.
 settings.register_profile(
     "steady", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
 settings.register_profile("explore", deadline=None)
+settings.register_profile("long", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 pytest_plugins = ["needs_marks", "spec_marks", "tmux_rig"]

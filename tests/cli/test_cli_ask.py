@@ -29,6 +29,24 @@ async def asked(shoal: Program, run: asyncio.subprocess.Process) -> dict[str, An
                 return rows[0]
 
 
+@pytest.mark.spec("USR-05", "USR-27")
+async def test_a_yes_may_change_what_runs(shoal: Program, project: Path) -> None:
+    mind = [call("Bash", command="echo done > made.txt"), "finished"]
+    async with messages_server(mind) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+            wrong = await shoal("ask", "answer", row["id"], "yes", "--input", "[1]")
+            assert (wrong.code, "JSON object" in wrong.err) == (2, True)
+            no = await shoal("ask", "answer", row["id"], "no", "--input", "{}")
+            assert (no.code, "goes with a yes" in no.err) == (2, True)
+            other = json.dumps({"command": "echo other > made.txt"})
+            assert (await shoal("ask", "answer", row["id"], "yes", "--input", other)).code == 0
+            await ended(run)
+        assert json.loads((await shoal("ask", "--json")).text) == []
+    assert (project / "made.txt").read_text() == "other\n"
+
+
 @pytest.mark.spec("USR-05")
 async def test_a_question_of_a_headless_run_is_answered_from_another_process(shoal: Program) -> None:
     mind = [call("Bash", command="echo done > made.txt"), "finished"]

@@ -9,7 +9,7 @@ import pytest
 from shoal_process import MODEL, Program
 
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentStarted, RequestSettled
+from shoal.core.events import AgentStarted, RequestSettled, TaskChanged
 from shoal.core.ids import LEAD, AgentId, RequestId
 from shoal.core.usage import Usage
 from shoal.stores.files.journal import FileJournal
@@ -34,12 +34,14 @@ async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_
 
 
 @pytest.mark.spec("USR-19")
-async def test_costs_are_told_by_agent_with_its_task_by_type_and_by_model(shoal: Program, home: Path) -> None:
+async def test_costs_are_told_by_agent_type_task_and_model(shoal: Program, home: Path) -> None:
     async with messages_server(["done"]) as server:
         shoal.talks_to(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
     session = ran.result["session_id"]
     record = FileJournal(home / "shoal" / "runs" / session / "journal.jsonl", SystemClock())
+    dig = TaskChanged(agent=LEAD, board="b", task="4", subject="Dig", status="in_progress", owner="finder-2")
+    record.append(dig)
     for number, usd in ((1, 0.25), (2, 0.5)):
         agent = AgentId(f"a{number}")
         record.append(
@@ -68,11 +70,14 @@ async def test_costs_are_told_by_agent_with_its_task_by_type_and_by_model(shoal:
     assert told["by_type"]["Explore"]["usd"] == 0.75
     assert set(told["by_agent"]) == {"lead", "a1", "a2"}
     assert told["by_model"]["m"]["requests"] == 2
+    assert {task: spent["requests"] for task, spent in told["by_task"].items()} == {"": 2, "#4 Dig": 1}
+    assert told["by_task"]["#4 Dig"]["usd"] == 0.5
     assert told["spent"][1]["worker"] == {"kind": "Explore", "name": "finder-1", "task": "look into part 1"}
     for_people = (await shoal("cost")).text
     assert "  finder-2 (Explore: look into part 2)  m  1 request, " in for_people
     assert "  type Explore  2 requests" in for_people
     assert "  model m  2 requests" in for_people
+    assert "  task #4 Dig  1 request, " in for_people
 
 
 @pytest.mark.spec("USR-19")

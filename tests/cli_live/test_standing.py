@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from shoal.app.picture.standing import Standings
 from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,
@@ -28,7 +29,6 @@ from shoal.core.questions import Allowed, MayRun
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.agent_rows import agent_rows, detailed_rows
 from shoal.surfaces.cli.paint import clean, width
-from shoal.surfaces.cli.standing import Standings
 
 JOE, ANN = AgentId("a1"), AgentId("a2")
 

@@ -14,6 +14,7 @@ import pytest
 
 from cli_live.terminal import Screen as Seen
 from cli_live.terminal import Terminal, environment
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     Answered,
@@ -44,7 +45,6 @@ from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 
@@ -319,7 +319,7 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_telling import started
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli.progress import progress_for
-from shoal.surfaces.cli.standing import Standings
+from shoal.app.picture.standing import Standings
 async def main():
     progress = progress_for(sys.stderr, SystemClock(), Standings())
     for number in range(2000):

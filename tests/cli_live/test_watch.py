@@ -95,6 +95,31 @@ def test_json_gives_the_events_themselves(place: Place) -> None:
     assert "request_settled" in kinds
 
 
+@pytest.mark.spec("USR-18")
+def test_frames_give_the_live_view_as_json(place: Place) -> None:
+    gate = place.gate()
+    talk = place.talk(
+        {"match": "go", "tools": [bash(gate.command)]},
+        {"match": "gate opened", "text": "It is open."},
+        mode="bypassPermissions",
+        prompt="go",
+    )
+    talk.wait_for("Bash waiting")
+    watching = place.shoal_at_terminal("watch", "--frames")
+    watching.wait_for('"state":"working"')
+    gate.open()
+    talk.wait_for(lambda text: "It is open." in text and is_at_prompt(text))
+    talk.type(CTRL_D)
+    talk.wait_for_end()
+    assert watching.wait_for_end() == 0
+    printed = place.shoal("watch", session_of(place), "--frames").stdout.splitlines()
+    frame = json.loads(printed[-1])
+    (lead,) = frame["agents"]
+    assert (lead["name"], lead["state"], lead["tool_calls"]) == ("lead", "idle", 1)
+    assert lead["tokens"] == sum(row["input_tokens"] + row["output_tokens"] for row in frame["costs"]) > 0
+    assert (frame["live"], frame["run"]["ended"]) == (False, True)
+
+
 def test_a_run_that_is_killed_ends_the_watching_with_a_word_about_it(place: Place) -> None:
     gate = place.gate()
     talk = place.talk({"tools": [bash(gate.command)]}, mode="bypassPermissions", prompt="go")

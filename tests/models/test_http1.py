@@ -61,6 +61,9 @@ def test_headers_of_the_same_name_are_joined() -> None:
         b"HTTP/1.1 abc\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-6\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: %b\r\n\r\n" % (b"9" * 5_000),
+        b"HTTP/1.1 \xb200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000,
     ],
 )

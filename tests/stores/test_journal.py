@@ -105,6 +105,12 @@ EVENTS = [
         agent=LEAD, schedule=Schedule(id="s1", agent=LEAD, cron="* * * * *", prompt="p", made=1)
     ),
     events.ScheduleEnded(agent=LEAD, schedule="s1", how="expired"),
+    events.MailPosted(agent=LEAD, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"),
+    events.MailTaken(agent=LEAD, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"),
+    events.TaskChanged(
+        agent=LEAD, board="t", task="2", subject="s", status="pending", blocked_by=("1",), rank=0.5
+    ),
+    events.ModeChanged(agent=LEAD, mode="plan"),
     events.ShellStarted(agent=LEAD, facts=SHELL),
     events.ShellEnded(
         agent=LEAD, id="e2", end=ShellEnd(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t")

@@ -122,6 +122,18 @@ async def test_fields_we_do_not_know_survive_our_rewrite(mail, home):
     assert json.loads(inbox(home).read_bytes())[0] == entry | {"read": True}
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"caf\xe9"])
+async def test_a_message_with_a_field_whose_name_is_not_utf8_is_not_lost(mail, home, name):
+    await mail.open("ann")
+    inbox(home).write_bytes(b'[{"from":"bob","text":"hi","timestamp":"%b","%b":7}]' % (AT.encode(), name))
+    (taken,) = await mail.take("ann")
+    assert taken.text == "hi"
+    await mail.mark("ann", [taken.id])
+    assert [kept.text for kept in await mail.history("ann")] == ["hi"]
+    (entry,) = json.loads(inbox(home).read_bytes())
+    assert entry[name.decode(errors="surrogateescape")] == 7
+
+
 async def test_the_same_thing_said_again_by_a_program_without_ids_is_another_message(mail, home):
     entry = {"from": "eve", "text": "ping", "timestamp": AT, "read": False}
     await mail.open("ann")

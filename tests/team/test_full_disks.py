@@ -14,6 +14,11 @@ import pytest
 import shoal
 from cast import all_turns, use
 from shoal.core.errors import StoreError
+from shoal.core.events import TaskChanged
+from shoal.core.mail import Mail
+from shoal.core.names import AgentName
+from shoal.core.tasks import Change, Draft
+from shoal.stores.files.journal import read_journal
 from troupe import config, home, member, opened, troupe
 
 CREATE = use("TeamCreate", team_name="crew")
@@ -70,3 +75,24 @@ async def test_one_that_cannot_be_taken_up_stays_in_the_team_until_that_can_be_t
         told = "\n".join(message.text for message in session.agent.conversation.messages)
     assert told.count("teammate_terminated: task ann@crew") == 1
     assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+async def test_mail_and_tasks_stand_though_the_journal_has_no_room_to_tell_of_them(tmp_path: Path) -> None:
+    model = troupe(lead=[CREATE, member("ann"), "wait"], ann=["ready"])
+    async with opened(tmp_path, model) as session, asyncio.timeout(20):
+        await all_turns(session)
+        board = session.parts.between.board("crew")
+        with full_journal(session):
+            boxes = session.parts.between.mailboxes("crew")
+            mail = Mail(id="m-1", sender=AgentName("bob"), text="hello", timestamp="2026-01-01T00:00:00.000Z")
+            receipt = await boxes.post(AgentName("team-lead"), mail)
+            task = await board.create(Draft(subject="dig", description=""))
+            await board.update(task.id, Change(owner=AgentName("bob")), by=AgentName("bob"))
+        await board.update(task.id, Change(subject="dig deep"), by=AgentName("bob"))
+        history = await boxes.history(AgentName("team-lead"))
+        await session.parts.teams.quiet()
+    assert receipt.id == "m-1"
+    assert [each.text for each in history if each.id == "m-1"] == ["hello"]
+    journal = home() / "shoal" / "runs" / session.id / "journal.jsonl"
+    told = [each.event for each in read_journal(journal) if isinstance(each.event, TaskChanged)]
+    assert [(each.subject, each.owner) for each in told] == [("dig deep", "bob")]

@@ -8,11 +8,29 @@ from msgspec.structs import replace
 
 from shoal.app import undo
 from shoal.core.entries import Said
+from shoal.runs.roll import LEAD_NAMES
 from shoal.wire.transcript import read_line
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.workspaces.checkpoints import UndoReport
+
+
+INTERRUPTED = "it was interrupted by the person; what is said to it now lets it go on"
+
+
+async def interrupt_agent(session: Session, name: str) -> bool:
+    """End what an agent is doing, not the agent; whether it did something. Raises `AgentRefused`.
+
+    A teammate goes idle. An agent for one job ends, and goes on when something is said to it.
+    """
+    if name in LEAD_NAMES:
+        return await session.interrupt()
+    worked = session.parts.teams.interrupt(name)
+    if worked is None:
+        await session.parts.crew.end(name, INTERRUPTED)
+        return True
+    return worked
 
 
 def set_thinking(session: Session, tokens: int | None) -> None:

@@ -384,7 +384,13 @@ def _between_agents(
     """Boards and mail; those of a session that keeps nothing go with its directory."""
     home = settings.home if options.persist else record.directory
     between = AgentsRecord(
-        home, clock=options.clock, ids=ids.branch(), report=session.note, keeps_keys=options.persist
+        home,
+        clock=options.clock,
+        ids=ids.branch(),
+        report=session.note,
+        keeps_keys=options.persist,
+        emit=session.emit,
+        tells_tasks=options.link is None,
     )
     leave.push_async_callback(between.aclose)
     return between

@@ -39,8 +39,11 @@ async def obey(session: Session, command: Command) -> Any:
         case Relay(sender=sender, text=text, summary=summary):
             session.relay(sender, text, summary)
             return {"queued": True}
-        case Interrupt():
-            return {"interrupted": await session.interrupt()}
+        case Interrupt(task_id=name):
+            from shoal.app.adjusting import interrupt_agent
+
+            worked = await (interrupt_agent(session, name) if name else session.interrupt())
+            return {"interrupted": worked}
         case SetModel() | SetPermissionMode() | SetDelegate():
             return await _set(session, command)
         case Stop():

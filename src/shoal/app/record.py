@@ -14,15 +14,18 @@ from shoal.core.names import LEAD_NAME, AgentName, TeamName, agent_name, name_fr
 from shoal.core.tasks import Task
 
 if TYPE_CHECKING:
+    from shoal.core.events import Journaled
     from shoal.core.mail import Mail, Receipt
     from shoal.core.record import Attempts, Mailboxes, Rosters, TaskBoard
     from shoal.core.roster import Member, Newcomer
+    from shoal.stores.files.board import FileTaskBoard
 
 
 class AgentsRecord:
     """For a session and its agents, or for a command.
 
-    Without `keeps_keys` the keys of its teams are in this process alone.
+    Without `keeps_keys` the keys of its teams are in this process alone. A session has `emit`: its journal
+    is told of mail and, by the run's lead, which `tells_tasks`, of what becomes of tasks.
     """
 
     def __init__(
@@ -33,11 +36,15 @@ class AgentsRecord:
         ids: Ids,
         report: Callable[[str], None] = lambda _: None,
         keeps_keys: bool = True,
+        emit: Callable[[Journaled], None] | None = None,
+        tells_tasks: bool = True,
     ) -> None:
         self._home = home
         self._clock = clock
         self._ids = ids
         self._report = report
+        self._emit = emit
+        self._tells_tasks = tells_tasks
         self._boards: dict[str, TaskBoard] = {}
         self._mailboxes: dict[str, Mailboxes] = {}
         self._rosters: Rosters | None = None
@@ -65,19 +72,29 @@ class AgentsRecord:
 
         name = name_from(name)
         if name not in self._boards:
-            self._boards[name] = FileTaskBoard(
-                self._home, name, clock=self._clock, ids=self._ids, report=self._report
+            board = FileTaskBoard(self._home, name, clock=self._clock, ids=self._ids, report=self._report)
+            self._boards[name] = (
+                board if self._emit is None or not self._tells_tasks else self._told(board, name)
             )
         return self._boards[name]
 
+    def _told(self, board: FileTaskBoard, name: str) -> TaskBoard:
+        from shoal.app.told_tasks import ToldBoard
+
+        if self._emit is None or not self._tells_tasks:
+            return board
+        told = ToldBoard(board, name, self._home / "tasks" / name, self._emit)
+        told.follow()
+        return told
+
     def mailboxes(self, team: str) -> Mailboxes:
+        from shoal.app.told_mail import ToldMailboxes
         from shoal.stores.files.mailboxes import FileMailboxes
 
         name = team_name(team)
         if name not in self._mailboxes:
-            self._mailboxes[name] = FileMailboxes(
-                self._home, name, clock=self._clock, ids=self._ids, report=self._report
-            )
+            boxes = FileMailboxes(self._home, name, clock=self._clock, ids=self._ids, report=self._report)
+            self._mailboxes[name] = boxes if self._emit is None else ToldMailboxes(boxes, name, self._emit)
         return self._mailboxes[name]
 
     def key(self, team: TeamName) -> bytes:

@@ -12,7 +12,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating, telemetry
+from shoal.app import delegating, notifying, telemetry
 from shoal.app.answering import Answering
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
@@ -29,6 +29,7 @@ from shoal.core.events import (
     AgentEnded,
     Event,
     Finished,
+    ModeChanged,
     Notified,
     Queued,
     SessionEnded,
@@ -104,6 +105,7 @@ class Session(Voice):
             self._exit.push_async_exit(self._end_tasks)
             await self._come_up()
             if self._options.link is None:
+                notifying.attach(self, self._tasks)
                 self.parts.servers.start()
         except BaseException:
             await self._exit.aclose()
@@ -232,6 +234,7 @@ class Session(Voice):
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
         self.parts.permissions.set_mode(mode)
+        self.emit(ModeChanged(agent=LEAD, mode=mode))
 
     def delegate(self, *, on: bool) -> None:
         """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
@@ -318,6 +321,8 @@ class Session(Voice):
                 tools=tuple(self.agent.tools),
                 resumed=bool(parts.turns_before),
                 version=parts.version,
+                budget_usd=self.agent.purse.tree.limits.max_usd,
+                budget_tokens=self.agent.purse.tree.limits.max_tokens,
             )
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))

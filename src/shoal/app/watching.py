@@ -80,6 +80,18 @@ def find_run(home: Path, name: str) -> Run:
     return Run(session=SessionId(found[0]), home=home)
 
 
+def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
+    """The run of that name, or the latest that began in this directory; None where none did."""
+    if name is not None:
+        return find_run(home, name)
+    runs = [Run(session=SessionId(each), home=home) for each in _names(home)]
+    dated = [(run.journal.stat().st_mtime_ns, run) for run in runs if run.journal.exists()]
+    for _, run in sorted(dated, key=lambda each: each[0], reverse=True):
+        if _began_in(run) == str(cwd.resolve()):
+            return run
+    return None
+
+
 async def demand(run: Run, command: Command) -> Any:
     """What the live run answers; raises a `ShoalError` where it is not live, or refuses."""
     if not run.is_live:

@@ -76,4 +76,5 @@ def iso(ms: int) -> str:
 
 @lru_cache(maxsize=4)
 def _whole_seconds(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    # Not by strftime, which leaves out the zeros in front of a year.
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()

@@ -45,6 +45,9 @@ class SessionStarted(Journaled, frozen=True):
     tools: tuple[str, ...]
     resumed: bool = False
     version: str = ""
+    budget_usd: float | None = None
+    """Of the whole run; None is no limit."""
+    budget_tokens: int | None = None
 
 
 class TurnStarted(Journaled, frozen=True):
@@ -240,6 +243,55 @@ class Noted(Journaled, frozen=True):
     """Something a person should know: a torn line dropped, a setting ignored."""
 
     text: str
+
+
+class MailPosted(Journaled, frozen=True):
+    """A message is in an inbox, or kept behind it. `agent` is the run's lead; the names tell who."""
+
+    team: str
+    mail: str
+    """Its identity."""
+    sender: str
+    to: str
+    kind: str
+    """`message`, or the type of a letter of the protocol."""
+    preview: str
+    summary: str = ""
+    fyi: bool = False
+
+
+class MailTaken(Journaled, frozen=True):
+    """A message is in its reader's conversation, or was acted on; whoever posted it."""
+
+    team: str
+    mail: str
+    sender: str
+    to: str
+    kind: str
+    preview: str
+    summary: str = ""
+    posted: str = ""
+    """When, as its writer wrote it."""
+
+
+class TaskChanged(Journaled, frozen=True):
+    """A task of the run's board stands so now, whoever changed it; `agent` is the run's lead."""
+
+    board: str
+    task: str
+    subject: str
+    status: str
+    """`pending`, `in_progress`, `completed` or `deleted`."""
+    owner: str = ""
+    blocked_by: tuple[str, ...] = ()
+    rank: float | None = None
+    """Where a person wants it among the tasks of its column; None is by number."""
+
+
+class ModeChanged(Journaled, frozen=True):
+    """The agent works in another permission mode from here on."""
+
+    mode: str
 
 
 class BudgetWarned(Journaled, frozen=True):

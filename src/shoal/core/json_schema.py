@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from operator import ge, gt, le, lt
+from typing import Any, TypeGuard
 
 _MOST = 10
 _DEEPEST = 100
+_MOST_LOOKS = 20_000
+"""At a value with a part of the schema: choices that name each other are looked at for ever."""
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
@@ -25,7 +28,8 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 def misfits(value: Any, schema: Any) -> list[str]:
     """A sentence for each place that does not fit, the first few; none where the value fits.
 
-    What is not known of the language of schemas, such as `format`, is taken to hold.
+    What is not known of the language of schemas, such as `format`, is taken to hold, and so is a part that
+    is not written as the language wants it.
     """
     found: list[str] = []
     for misfit in _Check(schema).of(value, schema, "", 0):
@@ -38,11 +42,14 @@ def misfits(value: Any, schema: Any) -> list[str]:
 class _Check:
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._looks = 0
 
     def of(self, value: Any, schema: Any, at: str, depth: int) -> Iterator[str]:
-        if schema is False or depth > _DEEPEST:
+        self._looks += 1
+        endless = depth > _DEEPEST or self._looks > _MOST_LOOKS
+        if schema is False or endless:
             yield f"{at or 'the value'}: nothing is allowed here"
-        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        if not isinstance(schema, Mapping) or endless:
             return
         if isinstance(ref := schema.get("$ref"), str):
             yield from self.of(value, self._found(ref), at, depth + 1)
@@ -62,11 +69,12 @@ class _Check:
 
     def _together(self, value: Any, schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:
         here = at or "the value"
-        for part in schema.get("allOf", ()):
+        for part in _list(schema, "allOf"):
             yield from self.of(value, part, at, depth + 1)
-        if (choices := schema.get("anyOf")) and not any(self._fits(value, each, depth) for each in choices):
+        choices = _list(schema, "anyOf")
+        if choices and not any(self._fits(value, each, depth) for each in choices):
             yield f"{here}: it fits none of the {len(choices)} choices"
-        if choices := schema.get("oneOf"):
+        if choices := _list(schema, "oneOf"):
             fitting = sum(self._fits(value, each, depth) for each in choices)
             if fitting != 1:
                 yield f"{here}: it has to fit one of {len(choices)} choices, and fits {fitting}"
@@ -76,12 +84,12 @@ class _Check:
     def _object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], at: str, depth: int
     ) -> Iterator[str]:
-        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-        for name in schema.get("required", ()):
-            if name not in value:
+        known, patterns = _mapping(schema, "properties"), _mapping(schema, "patternProperties")
+        for name in _list(schema, "required"):
+            if isinstance(name, str) and name not in value:
                 yield f"{_below(at, name)}: it is missing"
         for name, each in value.items():
-            matching = [part for pattern, part in patterns.items() if re.search(pattern, name)]
+            matching = [part for pattern, part in patterns.items() if _matches(pattern, name)]
             if name in known:
                 matching.append(known[name])
             if not matching and "additionalProperties" in schema:
@@ -93,7 +101,7 @@ class _Check:
         yield from _count(len(value), schema, ("minProperties", "maxProperties"), at, "fields")
 
     def _array(self, value: Sequence[Any], schema: Mapping[str, Any], at: str, depth: int) -> Iterator[str]:
-        first = schema.get("prefixItems", ())
+        first = _list(schema, "prefixItems")
         for number, each in enumerate(value):
             part = first[number] if number < len(first) else schema.get("items", True)
             yield from self.of(each, part, f"{at}[{number}]", depth + 1)
@@ -115,11 +123,13 @@ class _Check:
 def _kind(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     here = at or "the value"
     named = schema.get("type")
-    kinds = [named] if isinstance(named, str) else list(named or ())
+    listed = [named] if isinstance(named, str) else _list(schema, "type")
+    kinds = [each for each in listed if isinstance(each, str)]
     if kinds and not any(_TYPES.get(kind, lambda _: True)(value) for kind in kinds):
         yield f"{here}: {' or '.join(kinds)} is expected, not {_short(value)}"
-    if "enum" in schema and not any(_same(value, each) for each in schema["enum"]):
-        yield f"{here}: {_short(value)} is none of {', '.join(map(_short, schema['enum']))}"
+    choices = schema.get("enum")
+    if isinstance(choices, list | tuple) and not any(_same(value, each) for each in choices):
+        yield f"{here}: {_short(value)} is none of {', '.join(map(_short, choices))}"
     if "const" in schema and not _same(value, schema["const"]):
         yield f"{here}: {_short(schema['const'])} is expected, not {_short(value)}"
 
@@ -127,30 +137,64 @@ def _kind(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
 def _text(value: str, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     yield from _count(len(value), schema, ("minLength", "maxLength"), at, "characters")
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and re.search(pattern, value) is None:
+    if isinstance(pattern, str) and not _matches(pattern, value):
         yield f"{at or 'the value'}: {_short(value)} does not match {pattern}"
 
 
 def _number(value: float, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     here = at or "the value"
-    if "minimum" in schema and value < schema["minimum"]:
-        yield f"{here}: {value} is less than {schema['minimum']}"
-    if "maximum" in schema and value > schema["maximum"]:
-        yield f"{here}: {value} is more than {schema['maximum']}"
-    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
-        yield f"{here}: {value} is not more than {schema['exclusiveMinimum']}"
-    if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
-        yield f"{here}: {value} is not less than {schema['exclusiveMaximum']}"
-    if (step := schema.get("multipleOf")) and abs(value / step - round(value / step)) > 1e-9:
+    for key, wrong, what in _BOUNDS:
+        bound = schema.get(key)
+        if _is_number(bound) and wrong(value, bound):
+            yield f"{here}: {value} is {what} {bound}"
+    step = schema.get("multipleOf")
+    if _is_number(step) and step > 0 and not _is_multiple(value, step):
         yield f"{here}: {value} is no multiple of {step}"
 
 
+_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
+    ("minimum", lt, "less than"),
+    ("maximum", gt, "more than"),
+    ("exclusiveMinimum", le, "not more than"),
+    ("exclusiveMaximum", ge, "not less than"),
+)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return _TYPES["number"](value)
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    try:
+        return abs(value / step - round(value / step)) <= 1e-9
+    except (OverflowError, ValueError):  # beyond all numbers
+        return True
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """What is no pattern here may be one elsewhere, and is taken to hold."""
+    try:
+        return re.search(pattern, text) is not None
+    except (re.error, OverflowError, RecursionError):
+        return True
+
+
+def _list(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = schema.get(key)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = schema.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
 def _count(size: int, schema: Mapping[str, Any], keys: tuple[str, str], at: str, of: str) -> Iterator[str]:
-    least, most = keys
-    if schema.get(least) is not None and size < schema[least]:
-        yield f"{at or 'the value'}: {size} {of} are fewer than {schema[least]}"
-    if schema.get(most) is not None and size > schema[most]:
-        yield f"{at or 'the value'}: {size} {of} are more than {schema[most]}"
+    least, most = schema.get(keys[0]), schema.get(keys[1])
+    if _is_number(least) and size < least:
+        yield f"{at or 'the value'}: {size} {of} are fewer than {least}"
+    if _is_number(most) and size > most:
+        yield f"{at or 'the value'}: {size} {of} are more than {most}"
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -79,7 +79,7 @@ class Secrets:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         """Of `environ` the values whose names say that they are secrets."""
         known = [
-            (value.encode("utf-8", "surrogateescape"), name)
+            (_raw(value), name)
             for name, value in (environ or {}).items()
             if len(value) >= _SHORTEST and is_secret(name) and not _is_harmless(value)
         ]
@@ -96,7 +96,12 @@ class Secrets:
     def redacted(self, text: str) -> str:
         given = text.encode("utf-8", "surrogatepass")
         clean = self.redacted_bytes(given)
-        return text if clean is given else clean.decode("utf-8", "surrogatepass")
+        if clean is given:
+            return text
+        try:
+            return clean.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # a value that is not UTF-8 itself stood across a character
+            return clean.decode("utf-8", "replace")
 
     def redacted_bytes(self, text: bytes) -> bytes:
         """The very same object where there is nothing to redact."""
@@ -117,6 +122,14 @@ class Secrets:
             flat = text.translate(_ALPHANUMERIC)
             run = flat.find(_LONG_RUN)
         return _without_shapes(text, flat, run)
+
+
+def _raw(value: str) -> bytes:
+    """The bytes of a variable; what no variable can hold, as records spell it."""
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
 
 
 def _is_harmless(value: str) -> bool:

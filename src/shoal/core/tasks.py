@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -13,6 +14,10 @@ from shoal.core.names import AgentName, TaskId
 Status: TypeAlias = Literal["pending", "in_progress", "completed"]
 ATTEMPT = "shoal:attempt"
 """The key in `metadata` of the attempt that holds a task; foreign readers pass over it."""
+
+
+RANK = "shoal:rank"
+"""The key in `metadata` of where a person has put a task among the others."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -31,6 +36,18 @@ class Task(Struct, frozen=True, kw_only=True):
         """Which attempt holds it; a completion by any other is stale."""
         value = self.metadata.get(ATTEMPT)
         return value if isinstance(value, str) else None
+
+    @property
+    def rank(self) -> float | None:
+        """Where a person has put it among the others, whose place is their number."""
+        value = self.metadata.get(RANK)
+        return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Of two tasks that could be claimed, the one with the lower place is."""
+        number, rank = int(self.id), self.rank
+        return (number if rank is None else rank, number)
 
 
 def mark_of(attempt: str | None) -> str:
@@ -86,8 +103,8 @@ def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...
 
 
 def claimable(board: Mapping[TaskId, Task]) -> list[Task]:
-    """Pending, without owner, waiting for nothing; lower ids first, as numbers."""
-    return by_number(_claimable(board))
+    """Pending, without owner, waiting for nothing; in the order of their places."""
+    return sorted(_claimable(board), key=lambda task: task.place)
 
 
 def any_claimable(board: Mapping[TaskId, Task]) -> bool:

@@ -13,7 +13,6 @@ from shoal.core.messages import (
     Base64Source,
     ContentBlock,
     Image,
-    RedactedThinking,
     Text,
     Thinking,
     ToolResult,
@@ -24,7 +23,7 @@ from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import version_of
 from shoal.models.json_text import encoded
-from shoal.models.turns import alternating, has_words, seen
+from shoal.models.turns import alternating, sendable
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"))
 
@@ -82,9 +81,13 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     messages: list[dict[str, Any]] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    for role, blocks in alternating(
-        request.messages, partial(_sendable, images=card.images, back=dialect.reasoning_back)
-    ):
+
+    def thought(block: Thinking) -> bool:
+        # A signature is another provider's, as is what it signs.
+        return dialect.reasoning_back and not block.signature
+
+    sent = partial(sendable, images=card.images, thought=thought)
+    for role, blocks in alternating(request.messages, sent):
         messages += _assistant(blocks) if role == "assistant" else _user(blocks)
     if dialect.marks:
         _mark(messages)
@@ -126,24 +129,6 @@ def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     elif request.temperature is not None:
         limits["temperature"] = request.temperature
     return limits
-
-
-def _sendable(block: ContentBlock, *, images: bool, back: bool) -> ContentBlock | None:
-    match block:
-        case Thinking():
-            # A signature is another provider's, as is what it signs.
-            return block if back and not block.signature else None
-        case RedactedThinking():
-            return None
-        case Text():
-            return block if has_words(block) else None
-        case Image():
-            return seen(block, images=images)
-        case ToolResult() if not isinstance(block.content, str) and not images:
-            parts = tuple(seen(p, images=False) if isinstance(p, Image) else p for p in block.content)
-            return ToolResult(tool_use_id=block.tool_use_id, content=parts, is_error=block.is_error)
-        case _:
-            return block
 
 
 def _assistant(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:

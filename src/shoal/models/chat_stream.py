@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shoal.core.errors import BadReply
 from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
 from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.faults import Asked, stream_error
-from shoal.models.json_text import encoded
+from shoal.models.faults import SENSELESS, Asked, stream_error
+from shoal.models.json_text import count_of, encoded, text_of
 from shoal.models.messages_stream import tool_input
 
 _STOPS: Mapping[str, StopReason] = {
@@ -46,6 +45,7 @@ class ChatAssembly:
         self._thinking: list[str] = []
         self._calls: dict[int, _Call] = {}
         self._usage: Mapping[str, Any] | None = None
+        self._counted = Usage()
         self._finish: str | None = None
         self._refused = False
         self._id = ""
@@ -61,21 +61,22 @@ class ChatAssembly:
         """Raises a `ModelError` for an error event, or one that makes no sense."""
         try:
             self._take(event)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            why = f"{self._asked.provider} sent a chunk that makes no sense ({error!r}): {str(event)[:200]}"
-            raise self._asked.fault(BadReply, why) from error
+        except SENSELESS as error:
+            what = f"a chunk that makes no sense: {str(event)[:200]}"
+            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         if event.get("error"):
             raise stream_error(self._asked, event["error"])
-        self._id = self._id or event.get("id") or ""
-        self._model = event.get("model") or self._model
+        self._id = self._id or text_of(event.get("id"))
+        self._model = text_of(event.get("model")) or self._model
         # Counts are cumulative where a server repeats them.
-        self._usage = event.get("usage") or self._usage
+        if usage := event.get("usage"):
+            self._usage, self._counted = usage, _usage_from(usage)
         for choice in event.get("choices") or ():
             if choice.get("index"):
                 continue
-            self._finish = choice.get("finish_reason") or self._finish
+            self._finish = text_of(choice.get("finish_reason")) or self._finish
             self._grow(choice.get("delta") or choice.get("message") or {})
 
     def _grow(self, delta: Mapping[str, Any]) -> None:
@@ -95,8 +96,8 @@ class ChatAssembly:
     def _grow_call(self, part: Mapping[str, Any]) -> None:
         call = self._calls.setdefault(self._index(part), _Call())
         function = part.get("function") or {}
-        call.id = part.get("id") or call.id
-        call.name = function.get("name") or call.name
+        call.id = text_of(part.get("id")) or call.id
+        call.name = text_of(function.get("name")) or call.name
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):  # some servers send the object itself
             arguments = encoded(arguments).decode()
@@ -127,7 +128,7 @@ class ChatAssembly:
             content.append(ToolUse(id=call_id, name=call.name, input=tool_input(raw, cut=cut)))
         return Reply(
             message=Message(role="assistant", content=tuple(content)),
-            usage=_usage_from(self._usage or {}),
+            usage=self._counted,
             stop_reason=self._stop_reason(calls),
             model=self._model or self._asked.model,
             id=self._id,
@@ -164,12 +165,12 @@ def _text_in(content: Any) -> str:
 
 def _usage_from(raw: Mapping[str, Any]) -> Usage:
     details = raw.get("prompt_tokens_details") or {}
-    read = int(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens") or 0)
-    written = int(details.get("cache_write_tokens") or 0)
-    prompt = int(raw.get("prompt_tokens") or 0)
+    read = count_of(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens"))
+    written = count_of(details.get("cache_write_tokens"))
+    prompt = count_of(raw.get("prompt_tokens"))
     return Usage(
         input_tokens=max(0, prompt - read - written),
-        output_tokens=int(raw.get("completion_tokens") or 0),
+        output_tokens=count_of(raw.get("completion_tokens")),
         cache_creation_input_tokens=written,
         cache_read_input_tokens=read,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -47,6 +48,10 @@ _TRANSIENT_TYPES: Mapping[str, type[Transient]] = {
 }
 
 
+SENSELESS = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
+"""What comes of reading a shape that is not there."""
+
+
 class Asked(Struct, frozen=True, kw_only=True):
     """Who was asked for what; an error names it."""
 
@@ -58,6 +63,10 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     def fault(self, kind: type[ModelError], why: str, *, status: int | None = None) -> ModelError:
         return kind(why, provider=self.provider, model=self.model, status=status)
+
+    def senseless(self, what: str, error: Exception) -> ModelError:
+        """The error for what has another shape than the protocol says."""
+        return self.fault(BadReply, f"{self.provider} sent {what} ({error!r})")
 
 
 def refusal(asked: Asked, head: Head, body: bytes, *, now_ms: int) -> ModelError:
@@ -91,7 +100,9 @@ def _status_in(error: Any) -> int | None:
         return None
     for key in ("code", "status", "http_code"):
         value = error.get(key)
-        if isinstance(value, int) or (isinstance(value, str) and value.isdigit()):
+        if isinstance(value, int):
+            return value
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             return int(value)
     return None
 
@@ -186,18 +197,23 @@ def retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | None:
     value = headers.get("retry-after")
     try:
         if millis is not None:
-            return max(0.0, float(millis) / 1000)
+            return _seconds(float(millis) / 1000)
         if value is None:
             return None
-        return max(0.0, float(value))
+        return _seconds(float(value))
     except ValueError:
         pass
     from email.utils import parsedate_to_datetime
 
     try:
-        return max(0.0, parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
-    except ValueError:
+        return _seconds(parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
+    except (ValueError, TypeError, IndexError, OverflowError):  # the parser of dates has no error of its own
         return None
+
+
+def _seconds(told: float) -> float | None:
+    """None for what is no time to wait: nobody would ever ask again."""
+    return max(0.0, told) if isfinite(told) else None
 
 
 def said_in(body: bytes) -> tuple[str, str]:

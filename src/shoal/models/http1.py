@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 _HEAD_LIMIT = 64 * 1024
 _LINE_LIMIT = 4 * 1024
+_MOST_DIGITS = 18
+_HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class Malformed(Exception):
@@ -89,7 +92,7 @@ class Response:
             return
         # A proxy that repeats the header sends "12, 12".
         digits = length.split(",")[0].strip()
-        if not digits.isascii() or not digits.isdigit():
+        if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
             raise Malformed(f"its length is {length!r}")
         self._left = int(digits)
         self.whole = self._left == 0
@@ -125,10 +128,11 @@ class Response:
         if self._trailers:
             self.whole = not line
             return
-        try:
-            size = int(line.split(b";")[0], 16)
-        except ValueError:
-            raise Malformed(f"{line[:40]!r} is not the size of a chunk") from None
+        digits = line.split(b";")[0].strip()
+        # A sign would lead back to this very line, for ever.
+        if _HEXADECIMAL.fullmatch(digits) is None:
+            raise Malformed(f"{line[:40]!r} is not the size of a chunk")
+        size = int(digits, 16)
         if size == 0:
             self._trailers = True
         else:
@@ -139,7 +143,7 @@ def _head_from(text: bytes) -> Head:
     first, *lines = text.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     code = rest[:3]
-    if not version.startswith("HTTP/1.") or not code.isdigit():
+    if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
         raise Malformed(f"it begins with {first[:40]!r}")
     headers: dict[str, str] = {}
     for line in lines:

@@ -9,6 +9,8 @@ import msgspec
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_MOST = 2**53
+"""Beyond it a float no longer counts."""
 
 
 def encoded(value: Any) -> bytes:
@@ -23,10 +25,25 @@ def decoded(data: bytes | str) -> Any:
     """Raises ValueError."""
     try:
         return _decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         # `json` takes "\\ud83d" without its other half, which some servers cut in two; it also takes NaN.
-        value = json.loads(data)
-        return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+        try:
+            value = json.loads(data)
+            return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def text_of(value: Any) -> str:
+    """The text; raises TypeError for what is none, and nothing for nothing."""
+    if not isinstance(value, str | None):
+        raise TypeError(f"text is expected, not {type(value).__name__}")
+    return value or ""
+
+
+def count_of(value: Any) -> int:
+    """A number of tokens, as something to calculate with; raises TypeError, ValueError or OverflowError."""
+    return min(max(0, int(value or 0)), _MOST)
 
 
 def mended(text: str) -> str:

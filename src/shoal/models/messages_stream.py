@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
-from shoal.core.errors import BadReply
 from shoal.core.messages import (
     MALFORMED,
     ContentBlock,
@@ -17,8 +16,8 @@ from shoal.core.messages import (
 )
 from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.faults import Asked, stream_error
-from shoal.models.json_text import decoded
+from shoal.models.faults import SENSELESS, Asked, stream_error
+from shoal.models.json_text import count_of, decoded, text_of
 
 _STOPS = frozenset(get_args(StopReason))
 _COUNTS = Usage.__struct_fields__
@@ -68,9 +67,9 @@ class MessageAssembly:
         """Raises a `ModelError` for an error event, or one that makes no sense."""
         try:
             self._take(event)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            why = f"{self._asked.provider} sent an event that makes no sense ({error!r}): {str(event)[:200]}"
-            raise self._asked.fault(BadReply, why) from error
+        except SENSELESS as error:
+            what = f"an event that makes no sense: {str(event)[:200]}"
+            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
@@ -80,11 +79,11 @@ class MessageAssembly:
                 self._begin(event["index"], event["content_block"])
             case "message_start":
                 message = event["message"]
-                self._id = message.get("id") or ""
-                self._model = message.get("model") or ""
+                self._id = text_of(message.get("id"))
+                self._model = text_of(message.get("model"))
                 self._count(message.get("usage"))
             case "message_delta":
-                self._stop = event["delta"].get("stop_reason") or self._stop
+                self._stop = text_of(event["delta"].get("stop_reason")) or self._stop
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -98,33 +97,32 @@ class MessageAssembly:
         for name in _COUNTS:
             count = (usage or {}).get(name)
             if count is not None:
-                self._usage[name] = int(count)
+                self._usage[name] = count_of(count)
 
     def _begin(self, index: int, first: Mapping[str, Any]) -> None:
-        part = self._parts[index] = _Part(first)
+        part = self._parts[int(index)] = _Part(_checked(first))
         if part.kind == "text" and first.get("text"):
             self._grow(part, {"type": "text_delta", "text": first["text"]})
         elif part.kind == "thinking" and first.get("thinking"):
             self._grow(part, {"type": "thinking_delta", "thinking": first["thinking"]})
         elif part.kind == "tool_use":
-            name, _ = first["name"], first["id"]  # without either it makes no sense
-            self.heard.append(ToolInputDelta(name=name, size=0))
+            self.heard.append(ToolInputDelta(name=first["name"], size=0))
 
     def _grow(self, part: _Part, delta: Mapping[str, Any]) -> None:
         match delta.get("type"):
             case "text_delta":
-                part.pieces.append(delta["text"])
-                self.heard.append(TextDelta(delta["text"]))
+                part.pieces.append(text_of(delta["text"]))
+                self.heard.append(TextDelta(part.pieces[-1]))
             case "input_json_delta":
-                part.pieces.append(delta["partial_json"])
-                part.size += len(delta["partial_json"])
+                part.pieces.append(text_of(delta["partial_json"]))
+                part.size += len(part.pieces[-1])
                 if part.kind == "tool_use":
                     self.heard.append(ToolInputDelta(name=part.first["name"], size=part.size))
             case "thinking_delta":
-                part.pieces.append(delta["thinking"])
-                self.heard.append(ThinkingDelta(delta["thinking"]))
+                part.pieces.append(text_of(delta["thinking"]))
+                self.heard.append(ThinkingDelta(part.pieces[-1]))
             case "signature_delta":
-                part.signature.append(delta["signature"])
+                part.signature.append(text_of(delta["signature"]))
             case _:
                 pass
 
@@ -149,6 +147,16 @@ class MessageAssembly:
         if self._stop in (None, "end_turn") and any(isinstance(b, ToolUse) for b in content):
             return "tool_use"
         return cast("StopReason", self._stop) if self._stop in _STOPS else "end_turn"
+
+
+def _checked(first: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A block as it begins; raises KeyError or TypeError where something is missing, or no text."""
+    needed = {"tool_use": ("name", "id"), "redacted_thinking": ("data",)}.get(text_of(first.get("type")), ())
+    for name in (*needed, "signature"):
+        text_of(first[name] if name in needed else first.get(name))
+    if not isinstance(first.get("input", {}), dict | None):
+        raise TypeError("its input is no object")
+    return first
 
 
 def _block(part: _Part, *, cut: bool) -> ContentBlock | None:

@@ -192,7 +192,7 @@ def read_recording(path: Path) -> list[Exchange]:
             exchange = decoder.decode(line)
             replies.decode(exchange.reply)
             exchanges.append(exchange)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(
                 f"The recording {path} is broken in line {number}: {error}. Record the run again, or delete "
                 "that line if the run was cut while recording.",

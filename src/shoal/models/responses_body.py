@@ -13,7 +13,6 @@ from msgspec import Struct
 from shoal.core.messages import (
     ContentBlock,
     Image,
-    RedactedThinking,
     Text,
     Thinking,
     ToolResult,
@@ -25,7 +24,7 @@ from shoal.models.catalogue import version_of
 from shoal.models.chat_body import image_url, result_words
 from shoal.models.json_text import encoded
 from shoal.models.reasoning import is_sealed, sealed_in
-from shoal.models.turns import alternating, has_words, seen
+from shoal.models.turns import alternating, sendable
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 _LEAST_OUTPUT = 16
@@ -84,9 +83,13 @@ def body_of(
             for tool in request.tools
         ]
     body |= _limits(request, card, dialect)
-    sendable = partial(_sendable, images=card.images, unread=unread)
+
+    def thought(block: Thinking) -> bool:
+        return is_sealed(block) and block.signature not in unread
+
+    sent = partial(sendable, images=card.images, thought=thought)
     items: list[dict[str, Any]] = []
-    for role, blocks in alternating(request.messages, sendable):
+    for role, blocks in alternating(request.messages, sent):
         items += _assistant(blocks, phases=dialect.phases) if role == "assistant" else _user(blocks)
     body["input"] = items
     return body
@@ -107,23 +110,6 @@ def _limits(request: Request, card: ModelCard, dialect: ResponsesDialect) -> dic
     elif request.temperature is not None and not (dialect.reasons and dialect.sealed):
         limits["temperature"] = request.temperature
     return limits
-
-
-def _sendable(block: ContentBlock, *, images: bool, unread: Container[str]) -> ContentBlock | None:
-    match block:
-        case Thinking():
-            return block if is_sealed(block) and block.signature not in unread else None
-        case RedactedThinking():
-            return None
-        case Text():
-            return block if has_words(block) else None
-        case Image():
-            return seen(block, images=images)
-        case ToolResult() if not isinstance(block.content, str) and not images:
-            parts = tuple(seen(p, images=False) if isinstance(p, Image) else p for p in block.content)
-            return ToolResult(tool_use_id=block.tool_use_id, content=parts, is_error=block.is_error)
-        case _:
-            return block
 
 
 def _assistant(blocks: Sequence[ContentBlock], *, phases: bool) -> Iterator[dict[str, Any]]:

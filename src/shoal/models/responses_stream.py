@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoal.core.errors import BadReply
 from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
 from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
 from shoal.models.chat_stream import call_ids
-from shoal.models.faults import Asked, stream_error
+from shoal.models.faults import SENSELESS, Asked, stream_error
+from shoal.models.json_text import count_of, text_of
 from shoal.models.messages_stream import tool_input
 from shoal.models.reasoning import Sealed, seal
 
@@ -38,16 +38,16 @@ class ResponseAssembly:
         """Raises a `ModelError` for an error event, or one that makes no sense."""
         try:
             self._take(event)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            why = f"{self._asked.provider} sent an event that makes no sense ({error!r}): {str(event)[:200]}"
-            raise self._asked.fault(BadReply, why) from error
+        except SENSELESS as error:
+            what = f"an event that makes no sense: {str(event)[:200]}"
+            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type") or ("error" if "error" in event else "")
         if kind in _TEXTS:
-            self.heard.append(TextDelta(event["delta"]))
+            self.heard.append(TextDelta(text_of(event["delta"])))
         elif kind in _THOUGHTS:
-            self.heard.append(ThinkingDelta(event["delta"]))
+            self.heard.append(ThinkingDelta(text_of(event["delta"])))
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             self.heard.append(ThinkingDelta(_BETWEEN))
         elif kind == "response.function_call_arguments.delta":
@@ -66,30 +66,34 @@ class ResponseAssembly:
 
     def _grow_call(self, index: int, more: str) -> None:
         self._sizes[index] = self._sizes.get(index, 0) + len(more)
-        self.heard.append(ToolInputDelta(name=self._items[index]["name"], size=self._sizes[index]))
+        self.heard.append(ToolInputDelta(name=text_of(self._items[index]["name"]), size=self._sizes[index]))
 
     def reply(self) -> Reply:
+        """Raises a `ModelError` for a response that makes no sense."""
+        try:
+            return self._reply()
+        except SENSELESS as error:
+            what = f"a response that makes no sense: {str(self._response)[:200]}"
+            raise self._asked.senseless(what, error) from error
+
+    def _reply(self) -> Reply:
         # The last event repeats all items; servers that leave them out have told each before.
         items = self._response.get("output") or [self._items[index] for index in sorted(self._items)]
-        try:
-            content = self._content(items)
-        except (KeyError, TypeError, AttributeError) as error:
-            why = f"{self._asked.provider} sent items that make no sense ({error!r}): {str(items)[:200]}"
-            raise self._asked.fault(BadReply, why) from error
+        content = self._content(items)
         usage = self._response.get("usage")
         return Reply(
             message=Message(role="assistant", content=tuple(content)),
             usage=_usage_from(usage or {}),
             stop_reason=self._stop_reason(items, content),
-            model=self._response.get("model") or self._asked.model,
-            id=self._response.get("id") or "",
+            model=text_of(self._response.get("model")) or self._asked.model,
+            id=text_of(self._response.get("id")),
             counted=bool(usage),
         )
 
     def _content(self, items: Sequence[Mapping[str, Any]]) -> list[ContentBlock]:
         content: list[ContentBlock] = []
         calls = [item for item in items if item.get("type") == "function_call"]
-        ids = call_ids([item.get("call_id") or "" for item in calls], self._history)
+        ids = call_ids([text_of(item.get("call_id")) for item in calls], self._history)
         for item in items:
             match item.get("type"):
                 case "reasoning":
@@ -100,7 +104,7 @@ class ResponseAssembly:
                 case "function_call":
                     cut = item is calls[-1] and item.get("status") == "incomplete"
                     given = tool_input(item.get("arguments") or "", cut=cut)
-                    content.append(ToolUse(id=next(ids), name=item["name"], input=given))
+                    content.append(ToolUse(id=next(ids), name=text_of(item["name"]), input=given))
                 case _:
                     pass  # what only the provider's own tools make
         return content
@@ -140,10 +144,10 @@ def _error_in(event: Mapping[str, Any]) -> dict[str, Any]:
 def _usage_from(raw: Mapping[str, Any]) -> Usage:
     """Tokens of reasoning are among those of the output."""
     details = raw.get("input_tokens_details") or {}
-    read, written = int(details.get("cached_tokens") or 0), int(details.get("cache_write_tokens") or 0)
+    read, written = count_of(details.get("cached_tokens")), count_of(details.get("cache_write_tokens"))
     return Usage(
-        input_tokens=max(0, int(raw.get("input_tokens") or 0) - read - written),
-        output_tokens=int(raw.get("output_tokens") or 0),
+        input_tokens=max(0, count_of(raw.get("input_tokens")) - read - written),
+        output_tokens=count_of(raw.get("output_tokens")),
         cache_creation_input_tokens=written,
         cache_read_input_tokens=read,
     )

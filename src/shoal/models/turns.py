@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from shoal.core.messages import ContentBlock, Image, Message, Role, Text, ToolResult
+from shoal.core.messages import (
+    ContentBlock,
+    Image,
+    Message,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+)
 
 NO_IMAGE = Text(text="[an image is left out here: this model does not see images]")
 
@@ -41,3 +50,23 @@ def has_words(block: Text) -> bool:
 def seen(block: Image, *, images: bool) -> Image | Text:
     """The image, or a mark in its place for a model that does not see any."""
     return block if images else NO_IMAGE
+
+
+def sendable(
+    block: ContentBlock, *, images: bool, thought: Callable[[Thinking], bool]
+) -> ContentBlock | None:
+    """As a provider of OpenAI's kind takes it; `thought` tells which thinking goes back to it."""
+    match block:
+        case Thinking():
+            return block if thought(block) else None
+        case RedactedThinking():
+            return None
+        case Text():
+            return block if has_words(block) else None
+        case Image():
+            return seen(block, images=images)
+        case ToolResult() if not isinstance(block.content, str) and not images:
+            parts = tuple(seen(p, images=False) if isinstance(p, Image) else p for p in block.content)
+            return ToolResult(tool_use_id=block.tool_use_id, content=parts, is_error=block.is_error)
+        case _:
+            return block

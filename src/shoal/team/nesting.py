@@ -141,6 +141,10 @@ class NestedTeams(SessionTeams):
             return await super().end(name, why)
         return await holder.end(name, why)
 
+    def interrupt(self, name: str) -> bool | None:
+        holder = next((each for each in self._all() if each.has(name)), None)
+        return super().interrupt(name) if holder is None or holder is self else holder.interrupt(name)
+
     async def shut_down(self, name: str, reason: str) -> bool:
         holder = next((each for each in self._all() if each.has(name)), None)
         if holder is None or holder is self:

@@ -218,6 +218,12 @@ class Outpost(OutpostTools):
         await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
         return Reached(to=member.id, name=member.name, how="queued")
 
+    def interrupt(self, name: str) -> bool | None:
+        member, life = self._member, self._life
+        if member is None or life is None or name not in (member.name, member.id):
+            return None
+        return member.interrupt(life)
+
     async def end(self, name: str, why: str) -> bool:
         if self._member is None or name not in (self._is.name, self._member.id):
             return False

@@ -29,6 +29,7 @@ from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
 from shoal.core.tools import Site
 from shoal.runs.roll import LEAD_NAMES
+from shoal.team.afar import Afar
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
 from shoal.team.letters import PERSON, Letter
@@ -319,6 +320,17 @@ class SessionTeams:
             return False
         await led.end(post, why)
         return True
+
+    def interrupt(self, name: str) -> bool | None:
+        """End a teammate's working period, not the teammate: whether it worked. None where there is none."""
+        led = self._led
+        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
+        if post is None:
+            return None
+        if isinstance(post.member, Afar):
+            return post.member.interrupt()
+        assert isinstance(post.member, Member)
+        return post.life is not None and post.member.interrupt(post.life)
 
     def leads(self, agent: Identity) -> bool:
         """Whether this is the team that the agent leads, or would make."""

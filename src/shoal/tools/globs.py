@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 _MOST_CHOICES = 200
+_LONGEST = 4_096
+"""Characters; no path is longer."""
 _Part: TypeAlias = re.Pattern[str] | None
 """None stands for `**`."""
 
@@ -18,6 +20,8 @@ class BadGlob(Exception):
 
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a relative path matches. A pattern without a slash is matched with names at any depth."""
+    if len(pattern) > _LONGEST:
+        raise BadGlob(f"the pattern has more than {_LONGEST:,} characters")
     choices = [_parts(choice) for choice in _choices(pattern)]
     return lambda path: any(_matches(path.split("/"), parts) for parts in choices)
 

@@ -23,7 +23,7 @@ def notebook_outcome(content: bytes) -> Outcome | None:
         notebook = json.loads(content)
         cells = notebook["cells"]
         parts = [part for number, cell in enumerate(cells) for part in _cell(number, cell)]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not parts:
         return Outcome(content="(a notebook without cells)")

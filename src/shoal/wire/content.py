@@ -30,8 +30,16 @@ def load(raw: bytes) -> Any:
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        import json
+        return _loaded_by_json(raw)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
+
+def _loaded_by_json(raw: bytes) -> Any:
+    """Takes halves of surrogate pairs, other encodings, NaN, and numbers that are too large."""
+    import json
+
+    try:
         return json.loads(raw)
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -39,7 +47,10 @@ def load(raw: bytes) -> Any:
 
 def milliseconds(timestamp: str) -> int:
     """Unix time of an ISO timestamp; raises ValueError for what is none."""
-    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except OverflowError as error:
+        raise ValueError(f"{timestamp!r} is a time that no clock here knows") from error
 
 
 def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
@@ -56,7 +67,7 @@ def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
             continue
         try:
             blocks.append(msgspec.convert(block, ContentBlock))
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):
             left_out.append(kind)
             if kind == "tool_result" and isinstance(block.get("tool_use_id"), str):
                 blocks.append(_result_as_far_as_known(block))
@@ -70,7 +81,7 @@ def _result_as_far_as_known(block: Mapping[str, Any]) -> ToolResult:
     for part in parts if isinstance(parts, list) else ():
         try:
             known.append(msgspec.convert(part, Text | Image))
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):
             kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
             known.append(Text(text=f"[{kind}]"))
     return ToolResult(

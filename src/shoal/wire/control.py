@@ -14,6 +14,7 @@ from shoal.core.decisions import Mode
 from shoal.core.events import Event, Journaled, Live
 from shoal.core.messages import Message
 from shoal.wire.content import load, message_from
+from shoal.wire.foreign import converted
 from shoal.wire.journal import Unknown
 
 
@@ -26,7 +27,9 @@ class Subscribe(Command, frozen=True, tag="subscribe"):
 
 
 class Interrupt(Command, frozen=True, tag="interrupt"):
-    """End the turn, not the run."""
+    """End the turn of the lead, or of the agent named; not the run, and not the agent."""
+
+    task_id: str = ""
 
 
 class SetModel(Command, frozen=True, tag="set_model"):
@@ -150,7 +153,7 @@ def _request(raw: Mapping[str, Any], request_id: str) -> ControlRequest:
     if not request_id:
         raise NotUnderstood("request_id is missing")
     try:
-        command = msgspec.convert(raw.get("request"), _COMMANDS)
+        command = converted(raw.get("request"), _COMMANDS)
     except msgspec.ValidationError as error:
         raise NotUnderstood(f"request: {error}", request_id) from error
     return ControlRequest(request_id=request_id, command=command)
@@ -223,7 +226,7 @@ def read_told(line: bytes) -> Told:
     if kind == "gap":
         return msgspec.convert(raw, Gap)
     try:
-        event: Event = msgspec.convert(raw, _EVENTS)
+        event: Event = converted(raw, _EVENTS)
     except msgspec.ValidationError:
         return Unknown(type=str(kind), raw=raw)
     return event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,13 +63,34 @@ def converted(value: Any, form: type[_T]) -> _T:
         raise msgspec.ValidationError(f"Name of a field that is not text: {error}") from error
 
 
+def decoded(content: bytes, decode: Callable[[bytes], _T], form: Any) -> _T:
+    """What the decoder of that form makes of it; raises ValueError.
+
+    A decoder gives up at half a surrogate pair, which `dump` writes for names that are not UTF-8: then it is
+    read in two steps.
+    """
+    try:
+        return decode(content)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = load(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    read: _T = converted(value, form)
+    return read
+
+
 def fields_of(content: bytes) -> dict[str, Any]:
     """The fields of a JSON object, each to be written again as it stands; none for what is no object."""
     try:
         return dict(_decode_fields(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = value_of(content)
-        return value if isinstance(value, dict) else {}
+    if isinstance(value, Invalid):
+        # A reader passes over the name of a field it does not know, whatever its bytes are.
+        value = value_of(content.decode(errors="surrogateescape").encode(errors="surrogatepass"))
+    return {name: Raw(exact(each)) for name, each in value.items()} if isinstance(value, dict) else {}
 
 
 def rewritten(content: bytes, known: Mapping[str, Any]) -> bytes:
@@ -86,6 +107,13 @@ def object_bytes(fields: Mapping[str, Any]) -> bytes:
     return b"{%b}" % b",".join(b"%b:%b" % (dump(name), _bytes(value)) for name, value in fields.items())
 
 
+def exact(value: Any) -> bytes:
+    """What `value_of` read, as it was: NaN and numbers without end too, which `dump` has no word for."""
+    import json
+
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def _bytes(value: Any) -> bytes:
     return bytes(value) if isinstance(value, Raw) else dump(value)
 
@@ -94,5 +122,5 @@ def for_people(content: bytes) -> bytes:
     """The same JSON, indented if it can be."""
     try:
         return msgspec.json.format(content, indent=2) + b"\n"
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return content + b"\n"

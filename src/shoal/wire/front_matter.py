@@ -27,6 +27,12 @@ _KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 _BARE = re.compile(r"[A-Za-z0-9_./(][^\t]*")
 _QUOTED = re.compile(r'"[^"\\]*"|\'[^\']*\'')
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_WRITTEN_AS = {
+    **dict.fromkeys(("str", "timestamp", "value", "merge", "null", "bool", "int", "float"), "scalar"),
+    "map": "mapping",
+    "seq": "sequence",
+}
+"""A tag can say of one thing that it is another."""
 _STARTS_OTHER_THAN_TEXT = ('"', "'", "[", "{", "|", ">", "&", "!", "#")
 
 
@@ -60,6 +66,14 @@ class Unreadable(Exception):
 
 def read_page(text: str, known: Collection[str]) -> Page:
     """`known` are the keys that begin an entry where YAML is of no help. Raises `Unreadable`."""
+    header, start, body = parts_of(text)
+    entries, remarks = _entries(header, start, known)
+    _refuse_twice(entries)
+    return Page(entries=tuple(entries), body="\n".join(body).strip(), remarks=tuple(remarks))
+
+
+def parts_of(text: str) -> tuple[list[str], int, list[str]]:
+    """The lines of the front matter, the number of the first, and the lines below. Raises `Unreadable`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
@@ -72,9 +86,7 @@ def read_page(text: str, known: Collection[str]) -> Page:
     header = lines[first + 1 : last]
     if sum(map(len, header)) + len(header) > LONGEST:
         raise Unreadable(f"the front matter has more than {LONGEST:,} characters", line=first + 1)
-    entries, remarks = _entries(header, first + 2, known)
-    _refuse_twice(entries)
-    return Page(entries=tuple(entries), body="\n".join(lines[last + 1 :]).strip(), remarks=tuple(remarks))
+    return header, first + 2, lines[last + 1 :]
 
 
 def _entries(header: Sequence[str], start: int, known: Collection[str]) -> tuple[list[Entry], list[Remark]]:
@@ -164,14 +176,7 @@ def _composed(text: str, start: int) -> list[Entry]:
     """The entries as YAML has them. Nothing is constructed that is not text, number, list or mapping."""
     import yaml
 
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        _refuse_depth(yaml.parse(text, Loader=loader), start)
-        node = yaml.compose(text, Loader=loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
-        raise Unreadable(str(what), line=start + (mark.line if mark is not None else 0)) from error
+    node = composed(text, start)
     if node is None:
         return []
     if not isinstance(node, yaml.MappingNode):
@@ -181,6 +186,24 @@ def _composed(text: str, start: int) -> list[Entry]:
         Entry(key=values.key(key), value=values.top(value), line=start + key.start_mark.line)
         for key, value in node.value
     ]
+
+
+def composed(text: str, start: int) -> yaml.Node | None:
+    """The tree of YAML that begins on the line `start` of its file. Raises `Unreadable`."""
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_depth(yaml.parse(text, Loader=loader), start)
+        node: yaml.Node | None = yaml.compose(text, Loader=loader)
+    except UnicodeEncodeError as error:
+        before = text[: error.start].count("\n")
+        raise Unreadable("it holds bytes that are no text", line=start + before) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+        raise Unreadable(str(what), line=start + (mark.line if mark is not None else 0)) from error
+    return node
 
 
 def _refuse_depth(events: Iterable[yaml.Event], start: int) -> None:
@@ -219,6 +242,9 @@ class _Values:
         if self._seen > _MOST_NODES or depth > _DEEPEST:
             raise self._unreadable("it holds too much: aliases that repeat each other", node)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        written: str = getattr(node, "id", "")
+        if written != _WRITTEN_AS.get(kind, written):
+            raise self._unreadable(f"the tag {node.tag} is for something else than this", node)
         match kind:
             case "map":
                 return {self.key(key): self.of(value, depth + 1) for key, value in node.value}

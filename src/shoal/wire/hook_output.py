@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from shoal.core.hooks import HookEvent, Verdict
 from shoal.core.permissions import Behavior
 from shoal.wire.content import load
+from shoal.wire.foreign import converted
 
 LIMIT = 20_000
 """Characters of a text that enter a conversation."""
@@ -73,7 +74,7 @@ def verdict_of(event: HookEvent, raw: Any) -> Verdict:
     if not isinstance(raw, Mapping):
         raise BadAnswer(f"it answered {type(raw).__name__}, and an object is expected")
     try:
-        said = msgspec.convert(raw, _Said)
+        said = converted(raw, _Said)
     except msgspec.ValidationError as error:
         raise BadAnswer(f"it answered in a shape that is not known: {error}") from error
     specific = said.hook_specific_output or _Specific()

@@ -90,7 +90,7 @@ class _Reader:
         if not isinstance(raw, Mapping):
             raise _Wrong(f'an object is expected, as {{"type": "command", "command": "…"}}, not {_kind(raw)}')
         kind = raw.get("type", "command")
-        if kind not in _KINDS:
+        if not isinstance(kind, str) or kind not in _KINDS:
             raise _Wrong(f"{kind!r} is no type of hook here; there are command and http", "type")
         for key in raw:
             if key not in _KINDS[kind]:
@@ -186,7 +186,7 @@ def _post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Doer:
         raise _Wrong("an address is expected, as http://… or https://…", "url")
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
         raise _Wrong("an object of texts is expected", "headers")
-    if isinstance(allowed, str) or not all(isinstance(each, str) for each in allowed):
+    if not isinstance(allowed, list | tuple) or not all(isinstance(each, str) for each in allowed):
         raise _Wrong("a list of names is expected", "allowedEnvVars")
     known = {name: environ.get(name, "") for name in allowed}
     return Post(url=url, headers={str(name): _filled(value, known) for name, value in headers.items()})

@@ -12,6 +12,7 @@ from msgspec import Struct
 from shoal.core.clock import iso
 from shoal.core.events import Journaled
 from shoal.wire.content import dump, load, milliseconds
+from shoal.wire.foreign import converted
 
 _EVENTS: Any = reduce(or_, Journaled.__subclasses__())
 _decode_event = msgspec.json.Decoder(_EVENTS).decode
@@ -58,7 +59,7 @@ def read_event(line: bytes) -> tuple[int, Event]:
         raise ValueError("not an event")  # noqa: TRY004 - it is the content that is wrong
     at = milliseconds(raw.pop("at"))
     try:
-        return at, msgspec.convert(raw, _EVENTS)
+        return at, converted(raw, _EVENTS)
     except msgspec.ValidationError:
         return at, Unknown(type=str(raw.get("type", "")), raw=raw)
 

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName
 from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid, Rejected, converted, rewritten, shape, value_of
+from shoal.wire.foreign import Invalid, Rejected, converted, exact, rewritten, shape, value_of
 
 EMPTY = b"[]\n"
 
@@ -84,23 +84,28 @@ def _read_one_by_one(content: bytes) -> Inbox | Invalid:
 def _raws(content: bytes, values: list[Any]) -> list[bytes]:
     try:
         return [bytes(raw) for raw in _decode_raws(content)]
-    except (msgspec.DecodeError, RecursionError):
-        return [dump(value) for value in values]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [exact(value) for value in values]
 
 
 def read_entry(raw: bytes) -> Entry | Rejected:
     """One entry alone, as archives and overflow files hold it a line each."""
+    form = _form(raw)
+    return form if isinstance(form, Rejected) else Entry(mail=_mail(form, {}), raw=raw)
+
+
+def is_named(entry: Entry) -> bool:
+    """Whether its writer gave it an id."""
+    form = _form(entry.raw)
+    return isinstance(form, _Form) and bool(form.msg_id)
+
+
+def _form(raw: bytes) -> _Form | Rejected:
     try:
-        form = _decode_form(raw)
+        return _decode_form(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = value_of(raw)
-        if isinstance(value, Invalid):
-            return Rejected(raw=raw, reason=value.reason)
-        checked = _checked(value, raw)
-        if isinstance(checked, Rejected):
-            return checked
-        form = checked
-    return Entry(mail=_mail(form, {}), raw=raw)
+    return Rejected(raw=raw, reason=value.reason) if isinstance(value, Invalid) else _checked(value, raw)
 
 
 def entry_bytes(mail: Mail) -> bytes:

@@ -58,7 +58,7 @@ def read_server(name: str, given: Any, origin: str) -> Server:
     named = given.get("type", "stdio" if "command" in given else "http")
     if named == "stdio":
         return Server(name=name, reach=_program(given), origin=origin)
-    if named in _TYPES:
+    if isinstance(named, str) and named in _TYPES:
         return Server(name=name, reach=_address(given, _TYPES[named]), origin=origin)
     raise BadServer(f"its type is {named!r}, and only stdio, http and sse are known")
 

@@ -19,6 +19,8 @@ from shoal.core.permissions import AddDirectories, AddRules, SetMode
 from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied, MayRun
 from shoal.core.teams import MemberState
 from shoal.core.usage import ModelCard, Usage
+from shoal.wire.content import dump
+from shoal.wire.foreign import decoded
 
 
 class _Word(Struct, frozen=True, kw_only=True, tag_field="type"): ...
@@ -194,22 +196,21 @@ Up: TypeAlias = (
 )
 Down: TypeAlias = Granted | Answers | Ping | Permits | Cut | Leave
 
-_encode = msgspec.json.Encoder().encode
 _decode_up: Any = msgspec.json.Decoder(Up).decode
 _decode_down: Any = msgspec.json.Decoder(Down).decode
 
 
 def word(message: Up | Down) -> bytes:
-    return _encode(message)
+    return dump(message)
 
 
 def up(message: bytes) -> Up:
     """Raises ValueError for what no teammate of ours says."""
-    heard: Up = _decode_up(message)
+    heard: Up = decoded(message, _decode_up, Up)
     return heard
 
 
 def down(message: bytes) -> Down:
     """Raises ValueError for what no lead of ours says."""
-    heard: Down = _decode_down(message)
+    heard: Down = decoded(message, _decode_down, Down)
     return heard

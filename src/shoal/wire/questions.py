@@ -19,6 +19,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.wire.content import dump
+from shoal.wire.foreign import converted, decoded
 
 _decode_question = msgspec.json.Decoder(MayRun | Choose | ApprovePlan).decode
 _decode_answer = msgspec.json.Decoder(Allowed | Denied | Chosen | Approved).decode
@@ -34,13 +35,13 @@ def answer_file(answer: Answer) -> bytes:
 
 def read_question(content: bytes) -> Question:
     """Raises ValueError for what is none."""
-    question: Question = _decode_question(content)
+    question: Question = decoded(content, _decode_question, Question)
     return question
 
 
 def read_answer(content: bytes) -> Answer:
     """Raises ValueError for what is none."""
-    answer: Answer = _decode_answer(content)
+    answer: Answer = decoded(content, _decode_answer, Answer)
     return answer
 
 
@@ -57,7 +58,7 @@ def suggestions_in(raw: object) -> tuple[Suggestion, ...]:
 
 def _decode_suggestion(raw: object) -> Suggestion:
     kind: Any = AddRules | AddDirectories | SetMode
-    suggestion: Suggestion = msgspec.convert(raw, kind)
+    suggestion: Suggestion = converted(raw, kind)
     return suggestion
 
 

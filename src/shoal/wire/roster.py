@@ -11,8 +11,17 @@ from msgspec import Raw, Struct
 
 from shoal.core.names import AgentName, TeamName
 from shoal.core.roster import Member, Team
-from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid, Rejected, converted, fields_of, for_people, rewritten, shape, value_of
+from shoal.wire.foreign import (
+    Invalid,
+    Rejected,
+    converted,
+    exact,
+    fields_of,
+    for_people,
+    rewritten,
+    shape,
+    value_of,
+)
 
 
 class _MemberForm(Struct, rename="camel"):
@@ -117,14 +126,14 @@ def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
             known = entry if isinstance(entry, _MemberForm) else converted(entry, _MemberForm)
             member = _member(known, name)
         except msgspec.ValidationError as error:
-            rejected.append(Rejected(raw=dump(entry), reason=shape(error)))
+            rejected.append(Rejected(raw=exact(entry), reason=shape(error)))
         else:
             # Written twice, the second time complete: the last one counts.
             members[member.name] = member
     team = Team(
         name=name,
         description=form.description,
-        created_at=int(form.created_at or 0),
+        created_at=_whole(form.created_at),
         lead_agent_id=form.lead_agent_id or f"team-lead@{name}",
         lead_session_id=form.lead_session_id or "",
         members=tuple(members.values()),
@@ -138,7 +147,7 @@ def _member(form: _MemberForm, team: TeamName) -> Member:
         name=AgentName(form.name),
         agent_type=form.agent_type or "",
         model=form.model or "",
-        joined_at=int(form.joined_at or 0),
+        joined_at=_whole(form.joined_at),
         cwd=form.cwd or "",
         tmux_pane_id=form.tmux_pane_id or "",
         subscriptions=tuple(form.subscriptions or ()),
@@ -148,6 +157,14 @@ def _member(form: _MemberForm, team: TeamName) -> Member:
         backend_type=form.backend_type,
         is_active=form.is_active,
     )
+
+
+def _whole(number: float | None) -> int:
+    """Of a time that is none, 0: nothing hangs on it."""
+    try:
+        return int(number or 0)
+    except (OverflowError, ValueError):
+        return 0
 
 
 def _known(team: Team, members: list[bytes]) -> dict[str, Any]:
@@ -182,13 +199,16 @@ def _member_bytes(member: Member, before: bytes | None) -> bytes:
 
 def _entries(members: Any) -> list[bytes]:
     """The members' objects as bytes, whichever way the file could be read."""
-    if isinstance(members, Raw):
-        return [bytes(raw) for raw in msgspec.json.decode(members, type=list[Raw])]
-    return [dump(entry) for entry in members or ()]
+    try:
+        return [bytes(raw) for raw in msgspec.json.decode(members or b"[]", type=list[Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = value_of(bytes(members))
+        return [exact(entry) for entry in value] if isinstance(value, list) else []
 
 
 def _name_in(entry: bytes) -> Any:
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return _decode_named(entry).name
     value = value_of(entry)
-    return value.get("name") if isinstance(value, Mapping) else None
+    name = value.get("name") if isinstance(value, Mapping) else None
+    return name if isinstance(name, str) else None

@@ -148,7 +148,7 @@ def read_spoken(path: Path, kind: type[StepT]) -> tuple[tuple[StepT, ...], Voice
         for step in script:
             re.compile(step.pattern)
         voice = msgspec.convert(raw if isinstance(raw, Mapping) else {}, Voice)
-    except (ValueError, re.error) as error:
+    except (ValueError, re.error, OverflowError, RecursionError) as error:
         raise SettingsError(f"The script {path} is not usable: {error}.", path=path) from error
     return script, voice
 

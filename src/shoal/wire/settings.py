@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from shoal.core.decisions import Mode
 from shoal.core.errors import SettingsError
 from shoal.wire.content import load
+from shoal.wire.foreign import converted
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -87,6 +88,8 @@ class Own(Struct, frozen=True, kw_only=True):
     """Seconds a provider may be away before an agent gives up."""
     question_patience: Seconds | None = None
     """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
+    notify: Literal["off", "bell", "desktop", "both"] = "bell"
+    """How a person is called when a question waits: by the terminal's bell, on the desktop, or not at all."""
     unattended_allow: tuple[str, ...] = ()
     """Rules for what may run where nobody is there, or came in time, to be asked; the rest is refused."""
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
@@ -229,7 +232,7 @@ def read_document(text: str, *, name: str, kind: Kind, path: Path | None) -> Doc
 
 def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Known:
     try:
-        return msgspec.convert(raw, Known)
+        return converted(raw, Known)
     except msgspec.ValidationError as error:
         why, _, where = str(error).partition(" - at ")
         keys = re.findall(r"[^.\[\]`$]+", where.replace("[...]", ""))
@@ -336,7 +339,7 @@ def _steps(text: str) -> Iterator[tuple[list[str | int], int]]:
     steps: list[str | int] = []
     tokens = list(_TOKEN.finditer(text))
     words = [token.group() for token in tokens]
-    for token, word, following in zip(tokens, words, [*words[1:], ""], strict=True):
+    for token, word, following in zip(tokens, words, [*words[1:], ""], strict=False):
         in_list = bool(steps) and isinstance(steps[-1], int)
         if word in ("}", "]"):
             steps.pop()
@@ -344,7 +347,7 @@ def _steps(text: str) -> Iterator[tuple[list[str | int], int]]:
             steps[-1] = int(steps[-1]) + 1
         elif word not in (",", ":"):
             if following == ":":
-                steps[-1] = load(word.encode())
+                steps[-1] = load(word.encode(errors="surrogatepass"))
             if following == ":" or in_list:
                 yield steps, token.start()
             if word in ("{", "["):

@@ -13,7 +13,7 @@ from shoal.core.agents import Isolation
 from shoal.core.definitions import INHERIT
 from shoal.core.errors import BadTemplate
 from shoal.core.templates import Flaw, Origin, Place, PlannedTask, Role, RoleMode, Template, flaws
-from shoal.wire.front_matter import Unreadable, read_page
+from shoal.wire.front_matter import Unreadable, composed, parts_of, read_page
 
 if TYPE_CHECKING:
     import yaml
@@ -65,18 +65,13 @@ def _from_page(text: str, origin: Origin) -> tuple[dict[str, Any], Origin]:
 
 def _nested_lines(text: str) -> Iterator[tuple[Place, int]]:
     """Of everything in the front matter, where that is YAML as a whole."""
-    import yaml
-
-    lines = text.removeprefix("\ufeff").splitlines()
-    fences = [number for number, line in enumerate(lines) if line.rstrip() == "---"][:2]
-    header = "\n".join(lines[fences[0] + 1 : fences[1]])
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node = yaml.compose(header, Loader=loader)
-    except yaml.YAMLError:
+        header, start, _ = parts_of(text)
+        node = composed("\n".join(header), start)
+    except Unreadable:
         return
     if node is not None:
-        yield from _lines_below(node, (), fences[0] + 2)
+        yield from _lines_below(node, (), start)
 
 
 def _lines_below(node: yaml.Node, place: Place, start: int) -> Iterator[tuple[Place, int]]:
@@ -101,7 +96,7 @@ def _from_toml(text: str, origin: Origin) -> tuple[dict[str, Any], Origin]:
     lines: dict[Place, int] = {(): 1}
     try:
         raw = tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         at = _AT_LINE.search(str(error))
         lined = replace(origin, lines={(): int(at[1])} if at else lines)
         raise BadTemplate(Flaw(what=f"it is not TOML: {error}", origin=lined)) from error

@@ -12,7 +12,7 @@ from shoal.core.clock import iso
 from shoal.core.entries import Billing, Compacted, Entry, Rewound, Said
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.usage import Usage
-from shoal.wire.content import dump, encode, load, message_from, milliseconds
+from shoal.wire.content import dump, load, message_from, milliseconds
 
 _ASSISTANT = b'"type":"assistant","message":'
 _USER = b'"type":"user","message":'
@@ -47,10 +47,10 @@ class Lines:
             case Rewound():
                 parent, body = entry.parent, _rewound(entry)
         return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
-            encode(parent),
+            dump(parent),
             self._constant,
             body,
-            encode(entry.id),
+            dump(entry.id),
             iso(entry.at).encode(),
         )
 
@@ -59,20 +59,20 @@ def _said(entry: Said) -> bytes:
     flags = b"%b%b%b" % (
         b',"isMeta":true' if entry.meta else b"",
         b',"isCompactSummary":true' if entry.summary else b"",
-        b',"delivered":' + encode(entry.delivered) if entry.delivered else b"",
+        b',"delivered":' + dump(entry.delivered) if entry.delivered else b"",
     )
     billing = entry.billing
     if billing is None:
         kind = _USER if entry.message.role == "user" else _ASSISTANT
         return kind + dump(entry.message) + flags
-    request = b"" if billing.request is None else b',"requestId":' + encode(billing.request)
+    request = b"" if billing.request is None else b',"requestId":' + dump(billing.request)
     return _ASSISTANT + dump(_Answer.of(entry, billing)) + request + flags
 
 
 def _compacted(entry: Compacted) -> bytes:
     return b'"type":"system","subtype":"compact_boundary","logicalParentUuid":%b,%b' % (
-        encode(entry.before),
-        encode(
+        dump(entry.before),
+        dump(
             {
                 "content": "Conversation compacted",
                 "compactMetadata": {"trigger": entry.trigger, "preTokens": entry.tokens_before},
@@ -162,7 +162,7 @@ def _entry(raw: Raw) -> tuple[Said | Compacted | Rewound | Title | Passed, tuple
             return _read_compacted(raw), ()
         if isinstance(place, str) and kind == "system" and subtype == "shoal_rewind":
             return _read_rewound(raw), ()
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass  # a line of a known type in a shape we do not know
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
     return Passed(kind=name or "untyped", id=_id(place), parent=_id(raw.get("parentUuid"))), ()

@@ -20,7 +20,7 @@ def read_record(content: bytes) -> WorktreeRecord | None:
     """None where it is no such record."""
     try:
         return msgspec.convert(json.loads(content), WorktreeRecord, dec_hook=_path)
-    except (ValueError, msgspec.ValidationError):
+    except (ValueError, RecursionError):
         return None
 
 
@@ -31,6 +31,6 @@ def _text(value: Any) -> str:
 
 
 def _path(kind: type, value: Any) -> Any:
-    if kind is Path and isinstance(value, str):
+    if kind is Path and isinstance(value, str) and "\0" not in value:
         return Path(value)
-    raise NotImplementedError
+    raise ValueError(f"{value!r} is no path")

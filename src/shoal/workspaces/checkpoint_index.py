@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 
@@ -21,6 +22,17 @@ class Change(Struct, frozen=True, kw_only=True):
     """None where the change deletes the file."""
     mode: int | None
     """The mode bits the file had."""
+
+
+class _Undone(Struct, frozen=True, kw_only=True):
+    undone: int
+    replaced: dict[str, str | None]
+
+
+def _path(_: type, value: Any) -> Path:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no path")  # noqa: TRY004 - of a file, not of an argument
+    return Path(value)
 
 
 def private_directory(path: Path) -> None:
@@ -50,11 +62,14 @@ class Index:
         """The changes that are not undone, oldest first."""
         live: list[Change] = []
         for line in self._lines():
-            if "undone" in line:
-                replaced = line["replaced"]
-                live = [c for c in live if c.turn < line["undone"] or str(c.path) not in replaced]
-            else:
-                live.append(Change(**{**line, "path": Path(line["path"])}))
+            try:
+                if "undone" in line:
+                    said = msgspec.convert(line, _Undone)
+                    live = [c for c in live if c.turn < said.undone or str(c.path) not in said.replaced]
+                else:
+                    live.append(msgspec.convert(line, Change, dec_hook=_path))
+            except (msgspec.ValidationError, UnicodeEncodeError):
+                continue
         return live
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -66,9 +81,10 @@ class Index:
             try:
                 # The json module, because it takes file names that are not UTF-8 to the file and back.
                 parsed = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            yield parsed
+            if isinstance(parsed, dict):
+                yield parsed
 
     def _append(self, line: Mapping[str, Any]) -> None:
         encoded = json.dumps(line).encode() + b"\n"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from command_lines import soup, well_formed
 from corpora import harmless
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from real_bash import told, unseen
 
+from command_lines import soup, well_formed
+from real_bash import told, unseen
 from shoal.policy.shell.analysis import UNKNOWN_PATH, analysed
 
 _BATCHES = settings(

@@ -8,8 +8,8 @@ import pytest
 from corpora import bypasses, harmless
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from real_bash import told, unseen
 
+from real_bash import told, unseen
 from shoal.policy.shell.analysis import analysed
 from shoal.policy.shell.plain import plain_line
 

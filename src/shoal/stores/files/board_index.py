@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.core.names import TaskId
@@ -15,8 +15,8 @@ class BoardIndex:
     def __init__(self) -> None:
         self._tasks: dict[TaskId, Task] = {}
         self._dependants: dict[TaskId, set[TaskId]] = {}
-        self._ready: list[int] = []
-        """Candidates in order: every claimable task is in it, and some that are no longer."""
+        self._ready: list[tuple[float, int]] = []
+        """The places of candidates, in order: every claimable task is in it, and some that are no longer."""
         self._sorted: tuple[Task, ...] | None = None
         self.held: set[TaskId] = set()
         """In progress."""
@@ -48,7 +48,7 @@ class BoardIndex:
         else:
             self.held.discard(task.id)
         if task.status == "pending" and task.owner is None:
-            self._candidate(task.id)
+            self._candidate(task)
         elif task.status == "completed":
             self._candidates_behind(task.id)
 
@@ -67,14 +67,14 @@ class BoardIndex:
         self.__init__()  # type: ignore[misc]
 
     def claimable(self) -> Iterator[Task]:
-        """Lower numbers first. It may be left at any point, and the board may change meanwhile."""
+        """Lower places first. It may be left at any point, and the board may change meanwhile."""
         at = 0
         while at < len(self._ready):
-            number = self._ready[at]
-            task = self._tasks.get(TaskId(str(number)))
-            if task is not None and self._is_claimable(task):
+            place = self._ready[at]
+            task = self._tasks.get(TaskId(str(place[1])))
+            if task is not None and task.place == place and self._is_claimable(task):
                 yield task
-                at = bisect_left(self._ready, number + 1)
+                at = bisect_right(self._ready, place)
             else:
                 del self._ready[at]
 
@@ -101,18 +101,19 @@ class BoardIndex:
     def _is_claimable(self, task: Task) -> bool:
         return task.status == "pending" and task.owner is None and not open_blockers(task, self._tasks)
 
-    def _candidate(self, task: TaskId) -> None:
-        number = int(task)
-        if not self._ready or self._ready[-1] < number:
-            self._ready.append(number)
+    def _candidate(self, task: Task) -> None:
+        place = task.place
+        if not self._ready or self._ready[-1] < place:
+            self._ready.append(place)
             return
-        at = bisect_left(self._ready, number)
-        if self._ready[at] != number:
-            self._ready.insert(at, number)
+        at = bisect_left(self._ready, place)
+        if self._ready[at] != place:
+            self._ready.insert(at, place)
 
     def _candidates_behind(self, blocker: TaskId) -> None:
-        for task in self.dependants(blocker):
-            self._candidate(task)
+        for name in self.dependants(blocker):
+            if (task := self._tasks.get(name)) is not None:
+                self._candidate(task)
 
     def _relate(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
         for blocker in set(before) - set(after):

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from shoal.stores.files.handles import Directory
-from shoal.wire.content import dump, load
+from shoal.wire.content import dump
 from shoal.wire.foreign import Invalid
-from shoal.wire.mail import Entry, Inbox, inbox_bytes, read_entry, read_inbox, settled
+from shoal.wire.mail import Entry, Inbox, inbox_bytes, is_named, read_entry, read_inbox, settled
 
 MOST_UNREAD = 64
 MOST_UNREAD_BYTES = 256 << 10
@@ -20,6 +20,11 @@ MOST_UNREAD_BYTES = 256 << 10
 MOST_READ = 8
 MOST_READ_BYTES = 16 << 10
 _UNREAD = b',"read":false,'
+_PATIENCE, _PASSES = 1 << 20, 32
+"""Characters that are read in vain when a broken file is searched, and how often each of it: every brace may
+begin an entry, and what is nested without end would be read for hours."""
+_DEEP = 1 << 14
+"""Characters that a nesting counts for that was too deep."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -84,10 +89,7 @@ def parted(entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[Entry, 
 
 def nameless(entry: Entry) -> bool:
     """Written by a program that gives no ids."""
-    if not entry.mail.id.startswith("made-"):
-        return False
-    value = load(entry.raw)
-    return not (isinstance(value, dict) and value.get("msg_id"))
+    return entry.mail.id.startswith("made-") and not is_named(entry)
 
 
 def named(entry: Entry, identity: str) -> Entry:
@@ -102,7 +104,8 @@ def named(entry: Entry, identity: str) -> Entry:
 
 def one_line(raw: bytes) -> bytes:
     """An entry that another program spread over lines, for a file of lines."""
-    return dump(load(raw)) if b"\n" in raw else raw
+    # In JSON a line can only end between its words.
+    return raw.replace(b"\n", b" ") if b"\n" in raw else raw
 
 
 def rescued(content: bytes) -> Inbox:
@@ -110,11 +113,12 @@ def rescued(content: bytes) -> Inbox:
     text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
     decoder = json.JSONDecoder()
     entries: list[Entry] = []
-    at = 0
-    while (at := text.find("{", at)) >= 0:
+    at, patience = 0, _PATIENCE + _PASSES * len(text)
+    while (at := text.find("{", at)) >= 0 and patience > 0:
         try:
             value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            patience -= getattr(error, "pos", at + _DEEP) - at
             at += 1
             continue
         entry = read_entry(dump(value))

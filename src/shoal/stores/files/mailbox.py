@@ -369,10 +369,10 @@ class Mailbox:
             entries = tuple([named(e, self._ids.uuid()) if nameless(e) else e for e in entries])
             kept, gone = parted(entries)
             moving = self._moving_into(kept)
-        incoming = self._entries_of(moving)
+        incoming, unreadable = self._entries_of(moving)
         window = window_of((*kept, *incoming))
-        if gone:
-            lines = [one_line(entry.raw) for entry in gone]
+        if gone or unreadable:
+            lines = [*(one_line(entry.raw) for entry in gone), *unreadable]
             append_lines(self._places.archive, self._archive, lines, durable=self._durable)
         if incoming:
             self._overflow.intend(moving, incoming[0].mail.id)
@@ -393,15 +393,21 @@ class Mailbox:
     def _moving_into(self, kept: tuple[Entry, ...]) -> Moving:
         return self._overflow.next_lines(*Window(content=None, entries=kept).room)
 
-    def _entries_of(self, moving: Moving) -> tuple[Entry, ...]:
-        entries = []
+    def _entries_of(self, moving: Moving) -> tuple[tuple[Entry, ...], list[bytes]]:
+        """The messages, and the lines that hold none."""
+        entries: list[Entry] = []
+        unreadable: list[bytes] = []
         for line in moving.lines:
             entry = read_entry(line)
             if isinstance(entry, Entry):
                 entries.append(entry)
             else:
-                self._report(f"A message that waited for {self.owner} is unreadable: {entry.reason}.")
-        return tuple(entries)
+                unreadable.append(line)
+                self._report(
+                    f"A message that waited for {self.owner} is unreadable: {entry.reason}. It is kept in "
+                    f"{self._places.archive.path / self._archive}."
+                )
+        return tuple(entries), unreadable
 
     @property
     def is_foreign(self) -> bool:

@@ -140,9 +140,10 @@ class Overflow:
         fields = (self._directory.read(self._state_file) or b"").split()
         try:
             inode, moved, intended, first = fields
-            return _State(int(inode), int(moved), int(intended), first.decode())
+            state = _State(int(inode), int(moved), int(intended), first.decode())
         except ValueError:
             return _State()
+        return state if min(state.moved, state.intended) >= 0 else _State()
 
     def _write_state(self, state: _State) -> None:
         # So short that it is written in one piece or not at all, whenever its writer is killed.

@@ -60,8 +60,8 @@ def remember_mode(transcript: Path, mode: str) -> None:
     """A permission mode that it was given for good: one that resumes has it too. Raises `StoreError`."""
     path = meta_path(transcript)
     try:
-        facts = msgspec.json.decode(path.read_bytes(), type=Remembered)
-    except (OSError, msgspec.DecodeError) as error:
+        facts = _facts(path)
+    except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
     write_whole(path, msgspec.json.encode(structs.replace(facts, mode=mode)))
 
@@ -73,10 +73,10 @@ def subagent_path(directory: Path, agent: AgentId) -> Path:
 def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
     """Raises `NoSuchSession` where its transcript is gone, `StoreError` where it cannot be read."""
     try:
-        facts = msgspec.json.decode(meta_path(transcript).read_bytes(), type=Remembered)
+        facts = _facts(meta_path(transcript))
     except FileNotFoundError:
         facts = None
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         # What it was held to stands there: as an agent for any purpose it might do more.
         raise StoreError(
             f"{meta_path(transcript)} cannot be understood: {error}.", path=transcript
@@ -101,9 +101,18 @@ def recall_unspoken(transcript: Path) -> Remembered | None:
     if transcript.exists():
         return None
     try:
-        return msgspec.json.decode(meta_path(transcript).read_bytes(), type=Remembered)
-    except (OSError, msgspec.DecodeError):
+        return _facts(meta_path(transcript))
+    except (OSError, ValueError):
         return None
+
+
+def _facts(path: Path) -> Remembered:
+    """Raises OSError or ValueError."""
+    content = path.read_bytes()
+    try:
+        return msgspec.json.decode(content, type=Remembered)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _inherited(transcript: Path, facts: Remembered) -> tuple[Read, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from shoal.app.picture.standing import Standing
 from shoal.core.agents import Completion
 from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Event, WorkKept
 from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.paint import CYAN, DIM, YELLOW, count, cut, dollars, one_line, painted, seconds, width
-from shoal.surfaces.cli.standing import Standing
 
 MOST = 8
 """Agents that get a row; of the others only their number is told."""

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 @click.group("ask", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="The open questions as a JSON array.")
 @click.pass_context
-def command(ctx: click.Context) -> int:
+def command(ctx: click.Context, *, as_json: bool) -> int:
     """See what agents ask, and answer.
 
     Without a sub-command the open questions are listed.
     """
-    return ctx.invoke(listing) if ctx.invoked_subcommand is None else exits.OK
+    return ctx.invoke(listing, as_json=as_json) if ctx.invoked_subcommand is None else exits.OK
 
 
 @command.command("ls")
@@ -72,8 +73,15 @@ def showing(*, question: str) -> int:
 @click.option(
     "--choice", "choices", multiple=True, help="The label chosen, once for each part of the question."
 )
+@click.option("--input", "changed", metavar="JSON", help="With yes: run it with this input instead.")
 def answering(
-    *, question: str, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
+    *,
+    question: str,
+    answer: str | None,
+    reason: str | None,
+    remember: Remember,
+    choices: tuple[str, ...],
+    changed: str | None,
 ) -> int:
     """Answer QUESTION (its id, or the start of it). The first answer stands."""
     from shoal.app.questions import find_row, give
@@ -81,6 +89,8 @@ def answering(
 
     row = find_row(_rows(), question, home_directory())
     given = _answer(row.question, answer, reason, remember, choices)
+    if changed is not None:
+        given = _with_input(given, changed)
     if not give(row, given):
         click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
         return exits.ERROR
@@ -116,6 +126,23 @@ def _answer(
     if isinstance(question, ApprovePlan):
         return Approved(digest=question.digest)
     return Allowed(remember=remember)
+
+
+def _with_input(answer: Answer, changed: str) -> Answer:
+    from msgspec.structs import replace
+
+    from shoal.core.questions import Allowed
+    from shoal.wire.content import load
+
+    if not isinstance(answer, Allowed):
+        raise click.UsageError("--input goes with a yes to a tool call.")
+    try:
+        value = load(changed.encode())
+    except ValueError as error:
+        raise click.UsageError(f"--input is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise click.UsageError('--input is the whole input as a JSON object, like \'{"command": "ls"}\'.')
+    return replace(answer, input=value)
 
 
 def _what(question: Question) -> str:

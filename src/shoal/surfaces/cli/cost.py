@@ -1,4 +1,4 @@
-"""`shoal cost`: what a session has cost, by agent, type and model, from its journal."""
+"""`shoal cost`: what a session has cost, by agent, type, task and model, from its journal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from shoal.stores.files.ledger import Ledger
 
 
+_NAMELESS = {"type": "unknown", "task": "none", "model": "unknown"}
+
+
 @click.command("cost")
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
@@ -29,22 +32,45 @@ def command(*, session: str | None, as_json: bool) -> int:
 
     home = home_directory()
     found = _session(home, session)
-    ledger = usage_of(journal_path(home, found))
+    journal = journal_path(home, found)
+    ledger, by_task = usage_of(journal), _by_task(journal)
     if as_json:
         from shoal.wire.content import dump
 
-        click.echo(dump(_facts(found, ledger)))
+        click.echo(dump({**_facts(found, ledger), "by_task": by_task}))
         return exits.OK
     click.echo(f"session {found}")
     for (agent, model), spent in ledger.spent.items():
         click.echo(f"  {_who(agent, ledger)}  {model}  {_told(spent)}")
-    for what, sums in (("type", ledger.by_kind), ("model", ledger.by_model)):
+    for what, sums in (("type", ledger.by_kind), ("task", by_task), ("model", ledger.by_model)):
         for name, spent in sums.items() if len(sums) > 1 else ():
-            click.echo(f"  {what} {name or 'unknown'}  {_told(spent)}")
+            click.echo(f"  {what} {name or _NAMELESS[what]}  {_told(spent)}")
     click.echo(f"  in all  {_told(ledger.total)}")
     for lost in ledger.unsettled:
         click.echo(f"  unsettled: {lost.request} to {lost.model} by {lost.agent}: {lost.reason}")
     return exits.OK
+
+
+def _by_task(journal: Path) -> dict[str, Spent]:
+    """Tasks of the board, by number and subject; what belongs to none is under nothing."""
+    from shoal.app.picture.picture import drawn
+    from shoal.core.usage import Spent, Usage
+    from shoal.stores.files.journal import read_journal
+
+    picture = drawn(read_journal(journal))
+    subjects = {row.id: row.subject for row in picture.tasks.values()}
+    sums: dict[str, Spent] = {}
+    for row in picture.costs.rows.values():
+        name = f"#{row.task} {subjects.get(row.task, '')}".rstrip() if row.task else ""
+        usage = Usage(
+            input_tokens=row.input_tokens,
+            output_tokens=row.output_tokens,
+            cache_creation_input_tokens=row.cache_written_tokens,
+            cache_read_input_tokens=row.cache_read_tokens,
+        )
+        spent = Spent(requests=row.requests, usage=usage, usd=row.usd, unpriced=row.unpriced)
+        sums[name] = sums.get(name, Spent()) + spent
+    return sums
 
 
 def _session(home: Path, start: str | None) -> SessionId:

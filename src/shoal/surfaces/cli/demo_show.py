@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.app.session import Session
 from shoal.core.agents import Completion
 from shoal.core.events import (
@@ -23,12 +24,11 @@ from shoal.core.messages import result_text
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.agent_rows import agent_rows, agent_words, colour
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.feed import Feed, to_the_end
 from shoal.surfaces.cli.outcomes import outcome
 from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.standing import Standing, Standings
 
 _NAMES = 6
 """Columns of the longest name, so that what agents do stands in a column."""
@@ -67,24 +67,13 @@ class Show:
         try:
             async with asyncio.TaskGroup() as group:
                 telling = group.create_task(self._tell())
-                finished = await self._turns(task)
+                finished = await to_the_end(self._session, task)
                 telling.cancel()
             self._catch_up()
         finally:
             rows.close()
             self._feed.close()
         return finished
-
-    async def _turns(self, task: str) -> Finished:
-        turn = self._session.run(task)
-        while True:
-            async for event in turn:
-                if isinstance(event, Finished):
-                    finished = event
-            following = await self._session.next_turn() if finished.reason == "done" else None
-            if following is None:
-                return finished
-            turn = following
 
     async def _tell(self) -> None:
         while True:

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.app.session import Session
 from shoal.core.events import AgentEnded, AgentStarted, Event, Finished, Noted, ToolFinished, ToolStarted
 from shoal.core.ids import LEAD
@@ -19,7 +20,7 @@ from shoal.surfaces.cli.demo_letters import Parts, letter_parts
 from shoal.surfaces.cli.demo_record import Moved, TeamFiles
 from shoal.surfaces.cli.demo_team_rows import Row, rule, state_of, team_rows
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.feed import Feed, to_the_end
 from shoal.surfaces.cli.paint import (
     BOLD,
     BOLD_RED,
@@ -35,7 +36,6 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.standing import Standing, Standings
 
 _SILENT = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _TOLD = frozenset({"Edit", "Write", "Bash"})
@@ -86,7 +86,7 @@ class TeamShow:
             async with asyncio.TaskGroup() as group:
                 acts = [self._tell(), self._stand_in.answer(), self._strike()]
                 others = [group.create_task(act) for act in acts]
-                finished = await self._turns(task)
+                finished = await to_the_end(self._session, task)
                 for other in others:
                     other.cancel()
             await self._catch_up()
@@ -94,17 +94,6 @@ class TeamShow:
             rows.close()
             self._feed.close()
         return finished
-
-    async def _turns(self, task: str) -> Finished:
-        turn = self._session.run(task)
-        while True:
-            async for event in turn:
-                if isinstance(event, Finished):
-                    finished = event
-            following = await self._session.next_turn() if finished.reason == "done" else None
-            if following is None:
-                return finished
-            turn = following
 
     async def _strike(self) -> None:
         kill = self._kill = await self._killer.strike()

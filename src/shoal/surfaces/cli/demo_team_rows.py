@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing
 from shoal.core.ids import LEAD
 from shoal.core.tasks import Task, open_blockers
 from shoal.surfaces.cli.paint import (
@@ -21,7 +22,6 @@ from shoal.surfaces.cli.paint import (
     style_of,
     width,
 )
-from shoal.surfaces.cli.standing import Standing
 
 _NAME = 5
 _STATE = 10

@@ -14,13 +14,13 @@ from shoal.surfaces.cli.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, s
 from shoal.surfaces.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from shoal.app.picture.standing import Standings
     from shoal.core.events import Finished
     from shoal.core.ids import AgentId
     from shoal.core.tasks import Task
     from shoal.stores.files.ledger import Ledger
     from shoal.surfaces.cli.demo_record import Letter
     from shoal.surfaces.cli.demo_team import Revival
-    from shoal.surfaces.cli.standing import Standings
 
 
 class Ran(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from shoal.app.picture.standing import Standings
 from shoal.core.events import (
     AssistantSaid,
     Event,
@@ -18,7 +19,6 @@ from shoal.core.events import (
 )
 from shoal.surfaces.cli.paint import RED, one_line
 from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 

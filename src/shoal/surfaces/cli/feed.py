@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shoal.core.events import Finished
+
 if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.core.events import Event
@@ -36,3 +38,16 @@ class Feed:
     def _put(self, event: Event) -> None:
         self._waiting.append(event)
         self._news.set()
+
+
+async def to_the_end(session: Session, prompt: str) -> Finished:
+    """Run a prompt and every turn that follows from it; how the last of them ended."""
+    turn = session.run(prompt)
+    while True:
+        async for event in turn:
+            if isinstance(event, Finished):
+                finished = event
+        following = await session.next_turn() if finished.reason == "done" else None
+        if following is None:
+            return finished
+        turn = following

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from shoal.app.commanding import understood
 from shoal.app.options import Options
+from shoal.app.picture.standing import Standings
 from shoal.app.session import Session
 from shoal.app.turn import Turn
 from shoal.core.agents import Glimpse
@@ -24,7 +25,6 @@ from shoal.surfaces.cli.feed import Feed
 from shoal.surfaces.cli.output import Output, StreamOutput, Wanted, output_for
 from shoal.surfaces.cli.sentences import say
 from shoal.surfaces.cli.signals import Signals
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.stdout import ReaderGone, Stdout
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ async def _serve(papers: Papers) -> int:
 
 
 def _told(screen: Screen) -> Callable[[Event], None]:
-    from shoal.surfaces.cli.standing import Standings
+    from shoal.app.picture.standing import Standings
     from shoal.surfaces.cli.telling import Telling
 
     standings, clock = Standings(), SystemClock()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import UNSET, Struct, structs
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -25,7 +26,6 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
 from shoal.surfaces.cli import sentences
-from shoal.surfaces.cli.standing import Standing, Standings
 from shoal.surfaces.cli.stdout import Stdout
 from shoal.surfaces.cli.task_lines import task_line
 from shoal.wire import stream_json

@@ -7,6 +7,10 @@ import re
 import unicodedata
 from typing import TextIO
 
+from shoal.core.wording import clean, count, dollars, one_line, seconds
+
+__all__ = ["clean", "count", "dollars", "one_line", "seconds"]
+
 PLAIN = ""
 BOLD = "1"
 DIM = "2"
@@ -32,9 +36,6 @@ _AGENT_COLOURS = {
 }
 
 _MIXED = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# Controls, and the marks that make text read in another order than it is stored.
-_COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def is_live(stream: TextIO) -> bool:
@@ -55,17 +56,6 @@ def style_of(color: str | None) -> str:
     if color is not None and (mixed := _MIXED.fullmatch(color)):
         return "38;2;" + ";".join(str(int(part, 16)) for part in mixed.groups())
     return _AGENT_COLOURS.get(color or "", CYAN)
-
-
-def clean(text: str) -> str:
-    """The text without anything a terminal would obey: what models and programs say is only ever shown."""
-    if text.isprintable():
-        return text
-    return _COMMANDING.sub("", _SEQUENCE.sub("", text).expandtabs(4))
-
-
-def one_line(text: str) -> str:
-    return " ".join(clean(text).split())
 
 
 def width(text: str) -> int:
@@ -98,29 +88,3 @@ def cut(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     return text[: fitting(text, columns - 1)] + "…" if columns > 0 else ""
-
-
-def count(number: int) -> str:
-    """A number of tokens as a person reads it: 940, 12.4k, 3.1M."""
-    if number < 1_000:
-        return str(number)
-    if number < 999_950:
-        return f"{number / 1_000:.1f}k"
-    return f"{number / 1_000_000:.1f}M"
-
-
-def seconds(value: float) -> str:
-    if value < 10:
-        return f"{value:.1f} s"
-    if value < 60:
-        return f"{value:.0f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def dollars(usd: float | None) -> str:
-    if usd is None:
-        return "price not known"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

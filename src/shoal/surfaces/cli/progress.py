@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock
 from shoal.core.events import (
     Asked,
@@ -26,7 +27,6 @@ from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
 from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
 from shoal.surfaces.cli.sentences import budget_warning
-from shoal.surfaces.cli.standing import Standings
 
 BETWEEN_DRAWINGS = 0.1
 _WIDEST_PREVIEW = 100

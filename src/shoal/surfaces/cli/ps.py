@@ -10,8 +10,8 @@ import click
 from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
+    from shoal.app.picture.standing import Standing, Standings
     from shoal.app.watching import Run
-    from shoal.surfaces.cli.standing import Standing, Standings
 
 
 @click.command("ps")
@@ -49,9 +49,9 @@ def _chosen(session: str | None) -> list[Run]:
 
 
 def standings_of(run: Run) -> Standings:
+    from shoal.app.picture.standing import Standings
     from shoal.core.events import Event
     from shoal.stores.files.journal import read_journal
-    from shoal.surfaces.cli.standing import Standings
 
     standings = Standings()
     live = run.is_live

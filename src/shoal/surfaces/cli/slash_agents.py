@@ -11,8 +11,8 @@ from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line
 from shoal.surfaces.cli.sentences import named
 
 if TYPE_CHECKING:
+    from shoal.app.picture.standing import Standing
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.standing import Standing
     from shoal.surfaces.cli.talk import Talk
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shoal.app.commanding import Invocation, names_command
 from shoal.app.delegating import is_delegating
+from shoal.app.picture.standing import Standings
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
 from shoal.core.ids import LEAD, AgentId, EntryId
@@ -22,7 +23,6 @@ from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, YELLOW, clean, cut, on
 from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 from shoal.surfaces.cli.viewing import Words
 

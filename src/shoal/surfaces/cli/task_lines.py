@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
+from shoal.app.picture.standing import Standing
 from shoal.core.events import AgentEnded, AgentStarted, ToolStarted
-from shoal.surfaces.cli.standing import Standing
 from shoal.wire import stream_tasks
 from shoal.wire.stream_json import Line
 

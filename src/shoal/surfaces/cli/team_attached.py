@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ShoalError
 from shoal.core.events import (
@@ -35,7 +36,6 @@ from shoal.surfaces.cli.prompt import (
     Woken,
 )
 from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:

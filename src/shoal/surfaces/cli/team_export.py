@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.app.picture.mail_words import mail_words
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.mail_words import mail_words
 from shoal.surfaces.cli.paint import clean, count, dollars
 from shoal.surfaces.cli.record import debug_option, print_json, with_record
 from shoal.surfaces.cli.team_view import facts, team_named, view_of

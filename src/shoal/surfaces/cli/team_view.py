@@ -10,12 +10,12 @@ from msgspec import Struct
 from shoal.surfaces.cli.record import chosen_team
 
 if TYPE_CHECKING:
+    from shoal.app.picture.standing import Standing, Standings
     from shoal.app.record import AgentsRecord
     from shoal.app.watching import Run
     from shoal.core.questions import Question
     from shoal.core.roster import Member, Team
     from shoal.core.tasks import Task
-    from shoal.surfaces.cli.standing import Standing, Standings
 
 LeadState: TypeAlias = Literal["alive", "ended", "died"]
 MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "ended", "died"]
@@ -120,9 +120,9 @@ def run_of(team: Team) -> Run:
 
 def _told(run: Run) -> tuple[Standings, LeadState]:
     """By the run's journal, read once: it may be long."""
+    from shoal.app.picture.standing import Standings
     from shoal.core.events import Event, SessionEnded
     from shoal.stores.files.journal import read_journal
-    from shoal.surfaces.cli.standing import Standings
 
     # Asked first: what a run that ends meanwhile writes last is read.
     live = run.is_live

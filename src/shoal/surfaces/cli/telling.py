@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standing, Standings
 from shoal.core.events import (
     Answered,
     Asked,
@@ -55,7 +56,6 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.sentences import budget_warning, ending
-from shoal.surfaces.cli.standing import Standing, Standings
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
+    Asked,
     Event,
+    MailPosted,
     RequestSettled,
     SessionEnded,
     SessionStarted,
+    TaskChanged,
     TurnEnded,
     TurnStarted,
 )
@@ -26,11 +30,13 @@ from shoal.surfaces.cli.agent_rows import detailed_rows
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line, painted
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen, screen_for
-from shoal.surfaces.cli.standing import Standings
 from shoal.surfaces.cli.telling import Telling
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run, Sighting
+
+
+_BOXES = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
 
 
 @click.command(
@@ -39,12 +45,17 @@ if TYPE_CHECKING:
 )
 @click.argument("session", required=False)
 @click.option("--json", "as_json", is_flag=True, help="The events themselves, one JSON object per line.")
-def command(*, session: str | None, as_json: bool) -> int:
+@click.option(
+    "--frames",
+    is_flag=True,
+    help="The live view as JSON: a line has the rows of agents, tasks, mail, questions, costs that changed.",
+)
+def command(*, session: str | None, as_json: bool, frames: bool) -> int:
     run = _chosen(session)
     if run is None:
         return 1
     try:
-        asyncio.run(print_events(run) if as_json else _tell(run))
+        asyncio.run(print_frames(run) if frames else print_events(run) if as_json else _tell(run))
     except KeyboardInterrupt:
         return 130
     return 0
@@ -85,6 +96,18 @@ async def print_events(run: Run) -> None:
     async for seen in watch(run, SystemClock()):
         sys.stdout.buffer.write(dump(getattr(seen.event, "raw", seen.event)) + b"\n")
         sys.stdout.buffer.flush()
+
+
+async def print_frames(run: Run) -> None:
+    from shoal.app.picture.following import Followed
+    from shoal.wire.content import dump
+
+    async with Followed(run, SystemClock()) as followed:
+        async for frame in followed.frames():
+            sys.stdout.buffer.write(dump(frame) + b"\n")
+            sys.stdout.buffer.flush()
+            if followed.over and frame.offset == followed.picture.offset:
+                return
 
 
 async def _tell(run: Run) -> None:
@@ -138,7 +161,20 @@ class _Onlooker:
                 pass
         self._activity.hear(event)
         self._telling.hear(event)
+        self._tell_of_team(event)
         self._draw(going_on=self._in_turn or bool(self._standings.at_work()))
+
+    def _tell_of_team(self, event: Event) -> None:
+        match event:
+            case MailPosted(kind="message", sender=sender, to=to, preview=preview):
+                self._telling.note(cut(f"✉ {sender} → {to}: {one_line(preview)}", self._screen.columns - 3))
+            case TaskChanged(task=task, subject=subject, status=status, owner=owner):
+                whose = f" ({owner})" if owner else ""
+                self._telling.note(f"{_BOXES.get(status, '☐')} #{task} {one_line(subject)}{whose}")
+            case Asked(question=question):
+                self._telling.note(f"answer it with: shoal ask answer {question.id}")
+            case _:
+                pass
 
     def close(self, *, over: bool = False) -> None:
         """`over`: nothing more will come. Otherwise the person stopped looking."""

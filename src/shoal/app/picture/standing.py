@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from shoal.app.picture.doing import doing_now
 from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,
@@ -15,20 +16,22 @@ from shoal.core.events import (
     Answered,
     Asked,
     Event,
+    MailPosted,
+    MailTaken,
     MemberRested,
     MemberWoken,
     Noted,
     RequestSettled,
     SessionEnded,
     SessionStarted,
+    TaskChanged,
     ToolFinished,
     TurnEnded,
     TurnStarted,
 )
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import Question
-from shoal.surfaces.cli.activity import doing_now
-from shoal.surfaces.cli.paint import one_line
+from shoal.core.wording import one_line
 
 State: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
 
@@ -159,7 +162,8 @@ class Standings:
                 known.again(event, at)
         elif known is None:
             known = self.all[event.agent] = Standing(event.agent, at)
-        known.hear(event, at)
+        if not isinstance(event, MailPosted | MailTaken | TaskChanged):
+            known.hear(event, at)  # those are about the team, whoever's journal they are in
         if isinstance(event, Noted):
             self._noted_by.setdefault(event.text, event.agent)
         if isinstance(event, SessionEnded | SessionStarted):

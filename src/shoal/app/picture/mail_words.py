@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.core.bodies import (
+    Body,
     IdleNotification,
     PermissionRequest,
     PermissionResponse,
@@ -19,7 +20,17 @@ from shoal.wire.bodies import body_of
 
 def mail_words(mail: Mail) -> str:
     """Its own words, where it is no letter of the protocol."""
-    match body_of(mail):
+    return told(mail)[1]
+
+
+def told(mail: Mail) -> tuple[str, str]:
+    """`message` or the type of a letter of the protocol, and what it says."""
+    body = body_of(mail)
+    return ("message", mail.text) if body is None else (str(body.__struct_config__.tag), _words(body))
+
+
+def _words(body: Body) -> str:
+    match body:
         case TaskAssignment(task_id=task, subject=subject):
             return f"(Task #{task} is yours now: {subject})"
         case IdleNotification() as idle:
@@ -30,8 +41,6 @@ def mail_words(mail: Mail) -> str:
             return "(shuts down)"
         case ShutdownRejected(reason=reason):
             return f"(does not shut down{_because(reason)})"
-        case None:
-            return mail.text
         case asked:
             return _approval(asked)
 

@@ -1,0 +1,56 @@
+"""Rows by key, each knowing the event that last changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+_Key = TypeVar("_Key")
+_Row = TypeVar("_Row")
+
+
+class Table(Generic[_Key, _Row]):
+    """What changed after an event is found without looking at the rest."""
+
+    def __init__(self) -> None:
+        self._rows: dict[_Key, _Row] = {}
+        self._changed: dict[_Key, int] = {}
+        """In the order of the last changes."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: _Key) -> bool:
+        return key in self._rows
+
+    def get(self, key: _Key) -> _Row | None:
+        return self._rows.get(key)
+
+    def values(self) -> Iterator[_Row]:
+        """In the order in which they came."""
+        return iter(self._rows.values())
+
+    def put(self, key: _Key, row: _Row, offset: int) -> None:
+        """`offset` is that of the event that changes it."""
+        self._rows[key] = row
+        self.touch(key, offset)
+
+    def touch(self, key: _Key, offset: int) -> None:
+        self._changed.pop(key, None)
+        self._changed[key] = offset
+
+    def since(self, offset: int) -> list[_Key]:
+        """The keys of the rows changed by events at this offset or behind it, the oldest change first."""
+        found = []
+        for key in reversed(self._changed):
+            if self._changed[key] < offset:
+                break
+            found.append(key)
+        return found[::-1]
+
+    def row(self, key: _Key) -> _Row:
+        return self._rows[key]
+
+    def drop(self, key: _Key) -> None:
+        """It was so long ago that nobody is to be told."""
+        del self._rows[key], self._changed[key]

@@ -1,0 +1,231 @@
+"""The picture that every surface draws from: live, by frames, and from the journal afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cast import all_turns, use
+from shoal.app.adjusting import interrupt_agent
+from shoal.app.helm import FarHelm, OwnHelm
+from shoal.app.picture.following import Followed
+from shoal.app.picture.picture import Picture, drawn
+from shoal.app.picture.rows import Frame
+from shoal.app.record import AgentsRecord
+from shoal.app.watching import Run
+from shoal.core.clock import SystemClock
+from shoal.core.events import MemberRested
+from shoal.core.ids import Ids
+from shoal.core.names import AgentName, TaskId
+from shoal.core.requests import Request
+from shoal.core.tasks import RANK, Change, Draft
+from shoal.stores.files.journal import read_journal
+from shoal.wire.control import Interrupt
+from troupe import home, member, opened, tell, troupe
+
+_KEYS = {
+    "agents": ("id",),
+    "tasks": ("board", "id"),
+    "letters": ("id",),
+    "questions": ("id",),
+    "costs": ("agent", "model", "task"),
+    "spend": ("at",),
+    "notes": ("number",),
+}
+
+
+class Screen:
+    """What a surface has that knows nothing but frames: rows by key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in _KEYS}
+        self.offset = 0
+
+    def show(self, frame: Frame) -> None:
+        for name, key in _KEYS.items():
+            for row in getattr(frame, name):
+                self.rows[name][tuple(getattr(row, part) for part in key)] = row
+        self.offset = frame.offset
+
+
+def fills(request: Request) -> Any:
+    """Bob's part: he waits until it is his turn, whatever he hears before."""
+    made = any(block.id == "u4" for message in request.messages for block in message.tool_uses)
+    yours = any("yours now" in message.text for message in request.messages)
+    return use("TaskUpdate", "u4", taskId="2", status="completed") if yours and not made else "I wait"
+
+
+def crew() -> Any:
+    """A lead and two teammates: a task that waits for another, a letter from one to the other."""
+    return troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            use("TaskCreate", "t1", subject="Dig", description="a hole"),
+            use("TaskCreate", "t2", subject="Fill", description="the hole"),
+            use("TaskUpdate", "u1", taskId="2", addBlockedBy=["1"], owner="bob"),
+            member("bob"),
+            member("ann"),
+            "They work.",
+        ],
+        ann=[
+            use("TaskUpdate", "u2", taskId="1", owner="ann", status="in_progress"),
+            tell("bob", "I am digging", "digging"),
+            use("TaskUpdate", "u3", taskId="1", status="completed"),
+            "dug",
+        ],
+        bob=[fills],
+    )
+
+
+@pytest.mark.spec("USR-18", "TRN-03")
+async def test_the_picture_is_the_same_live_by_frames_and_from_the_journal(tmp_path: Path) -> None:
+    clock, live, screen = SystemClock(), Picture(), Screen()
+    async with opened(tmp_path, crew()) as session:
+        run = Run(session=session.id, home=home())
+        session.watch(lambda event: live.hear(event, clock.now()))
+        async with Followed(run, clock) as followed:
+            await all_turns(session, "Go.")
+            async for frame in followed.frames():
+                screen.show(frame)
+                if frame.offset >= run.journal.stat().st_size:
+                    break
+        assert OwnHelm(session).run == FarHelm(run).run
+    picture = drawn(read_journal(run.journal))
+    assert [(row.id, row.subject, row.status, row.owner) for row in picture.tasks.values()] == [
+        ("1", "Dig", "completed", "ann"),
+        ("2", "Fill", "completed", "bob"),
+    ]
+    assert [move[1:] for move in picture.tasks.get("crew", "1").moves][-2:] == [  # type: ignore[union-attr]
+        ("in_progress", "ann"),
+        ("completed", "ann"),
+    ]
+    (letter,) = (
+        row for row in picture.letters.values() if (row.sender, row.to, row.kind) == ("ann", "bob", "message")
+    )
+    assert (letter.kind, letter.text, letter.summary) == ("message", "I am digging", "digging")
+    assert letter.posted <= letter.taken
+    assert {row.name for row in picture.agents()} == {"lead", "ann", "bob"}
+    shown = screen.rows
+    assert {row.name: row.tokens for row in shown["agents"].values()} == {
+        row.name: row.tokens for row in picture.agents()
+    }
+    assert sum(row.requests for row in shown["costs"].values()) == picture.costs.requests
+    assert [row.id for row in live.letters.values()] == [row.id for row in picture.letters.values()]
+    assert msgspec.json.decode(msgspec.json.encode(picture.since(0)), type=Frame) == picture.since(0)
+
+
+@pytest.mark.spec("USR-18")
+async def test_frames_since_any_offset_bring_a_surface_to_the_same_end(tmp_path: Path) -> None:
+    async with opened(tmp_path, crew()) as session:
+        await all_turns(session, "Go.")
+        run = Run(session=session.id, home=home())
+    recorded = list(read_journal(run.journal))
+    whole = Screen()
+    whole.show(drawn(recorded).since(0))
+    for cut in range(1, len(recorded), 7):
+        screen, picture = Screen(), Picture()
+        for each in recorded[:cut]:
+            picture.record(each)
+        screen.show(picture.since(0))
+        for each in recorded[cut:]:
+            picture.record(each)
+        screen.show(picture.since(screen.offset))
+        assert screen.rows == whole.rows
+
+
+@pytest.mark.spec("USR-18")
+async def test_what_another_program_does_with_a_task_is_told_too(tmp_path: Path) -> None:
+    async with opened(tmp_path, crew()) as session:
+        await all_turns(session, "Go.")
+        picture, changed = Picture(), asyncio.Event()
+
+        def hear(event: Any) -> None:
+            picture.hear(event, 1)
+            changed.set()
+
+        session.watch(hear)
+        other = AgentsRecord(home(), clock=SystemClock(), ids=Ids(9))
+        board = other.board("crew")
+        made = await board.create(Draft(subject="Plant", description="a tree"))
+        await board.update(made.id, Change(metadata={RANK: 0.5}), by=AgentName("team-lead"))
+        async with asyncio.timeout(10):
+            while (row := picture.tasks.get("crew", made.id)) is None or row.rank is None:
+                await changed.wait()
+                changed.clear()
+        assert (row.subject, row.rank) == ("Plant", 0.5)
+        await board.delete(made.id)
+        async with asyncio.timeout(10):
+            while picture.tasks.get("crew", made.id).status != "deleted":  # type: ignore[union-attr]
+                await changed.wait()
+                changed.clear()
+        await other.aclose()
+
+
+@pytest.mark.spec("TSK-07")
+async def test_a_task_that_a_person_put_first_is_claimed_first(tmp_path: Path) -> None:
+    record = AgentsRecord(tmp_path, clock=SystemClock(), ids=Ids(1))
+    board = record.board("garden")
+    for subject in ("dig", "sow", "water"):
+        await board.create(Draft(subject=subject, description=""))
+    await board.update(TaskId("3"), Change(metadata={RANK: 0.5}), by=AgentName("ann"))
+    order = []
+    while (claim := await board.claim_next(by=AgentName("ann"))) is not None and claim.task is not None:
+        order.append(claim.task.subject)
+        await board.update(claim.task.id, Change(status="completed"), by=AgentName("ann"))
+    assert order == ["water", "dig", "sow"]
+    await record.aclose()
+
+
+@pytest.mark.spec("USR-18")
+async def test_a_teammate_is_interrupted_and_lives_on(tmp_path: Path) -> None:
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), member("ann"), "She works."],
+        ann=[use("Bash", command="sleep 600"), "Never mind."],
+    )
+    rested, begun = asyncio.Event(), asyncio.Event()
+    async with opened(tmp_path, model) as session:
+
+        def hear(event: Any) -> None:
+            if getattr(event, "tool", "") == "Bash":
+                begun.set()
+            if isinstance(event, MemberRested) and event.reason == "interrupted":
+                rested.set()
+
+        session.watch(hear)
+        async for _ in session.run("Go."):
+            pass
+        async with asyncio.timeout(20):
+            await begun.wait()
+            run = Run(session=session.id, home=home())
+            assert await FarHelm(run).demand(Interrupt(task_id="ann")) == {"interrupted": True}
+            await rested.wait()
+        assert not await interrupt_agent(session, "ann")
+        assert [each.name for each in session.parts.teams.members()] == ["ann"]
+
+
+@pytest.mark.spec("USR-18", "USR-05")
+async def test_a_run_that_died_leaves_nobody_at_work_and_goes_on_in_the_same_picture(tmp_path: Path) -> None:
+    async with opened(tmp_path, crew()) as session:
+        await all_turns(session, "Go.")
+        run = Run(session=session.id, home=home())
+    lines = run.journal.read_bytes().splitlines(keepends=True)
+    asked = next(i for i, line in enumerate(lines) if b'"agent_started"' in line)
+    run.journal.write_bytes(b"".join(lines[: asked + 6]))
+    clock = SystemClock()
+    async with Followed(run, clock) as followed:
+        assert not followed.live
+        assert not any(row.state == "working" for row in followed.picture.agents() if row.name != "lead")
+        screen = Screen()
+        screen.show(followed.picture.since(0))
+        async with opened(tmp_path, crew(), resume=session.id) as again:
+            await all_turns(again, "Go on.")
+        async with asyncio.timeout(10):
+            async for frame in followed.frames(screen.offset):
+                screen.show(frame)
+                if followed.picture.run.ended:
+                    break
+    assert screen.rows["agents"][("lead",)].requests == followed.picture.agent("lead").requests  # type: ignore

@@ -1,0 +1,96 @@
+"""A rule about one command lets no other one run, however the two are put together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command_lines import soup, well_formed
+from real_bash import told
+
+from .doors import BY_NAME
+from .inputs import altered, some
+from .shell_doors import is_allowed
+
+# `aa` is what the rule allows; wherever `zz` stands here, bash runs it.
+WAYS = tuple(
+    way.translate(str.maketrans({"⏎": "\n", "⇥": "\t"}))
+    for line in r"""
+aa; zz ¶ aa;zz ¶ aa && zz ¶ false || zz ¶ aa & zz ¶ aa | zz ¶ aa |& zz ¶ aa⏎zz ¶ aa # x⏎zz ¶ zz | aa
+aa $(zz) ¶ aa "$(zz)" ¶ aa `zz` ¶ aa "`zz`" ¶ aa <(zz) ¶ aa > >(zz) ¶ aa x$(zz)y ¶ aa ${x:-$(zz)}
+aa "${x:-`zz`}" ¶ aa $((1 + $(zz)1)) ¶ aa <<E⏎$(zz)⏎E ¶ aa <<E⏎`zz`⏎E⏎ ¶ aa <<-E⏎⇥$(zz)⏎⇥E ¶ aa <<< $(zz)
+aa <<'E'⏎x⏎E⏎zz ¶ aa <<E; zz⏎E ¶ x=$(zz) aa ¶ x=`zz`; aa ¶ A=1 zz ¶ aa; A=1 B=2 zz x ¶ eval zz
+eval 'aa; zz' ¶ eval aa ';' zz ¶ command zz ¶ builtin eval zz ¶ time zz ¶ ! zz ¶ { zz; } ¶ (zz)
+( aa; zz ) ¶ if zz; then aa; fi ¶ if ! aa; then :; else zz; fi ¶ while zz; do aa; break; done
+for x in $(zz); do aa; done ¶ for x in 1; do zz; done ¶ case $(zz) in x) aa;; esac
+case x in x) zz;; esac ¶ until ! zz; do break; done ¶ f() { zz; }; f ¶ function f { zz; }; f
+aa() { zz; }; aa ¶ f() ( zz ); aa; f ¶ trap zz EXIT; aa ¶ trap 'zz' EXIT ¶ [[ $(zz) ]] && aa
+[ $(zz) = x ] || aa ¶ [[ -n `zz` ]] ¶ (( $(zz)1 )) ¶ let x=$(zz)1 ¶ aa {x,$(zz)} ¶ aa ~$(zz) ¶ aa >o$(zz)
+aa 2>&1 | zz ¶ aa >/dev/null; zz ¶ aa <<<x && zz ¶ coproc zz; aa ¶ alias q=zz; zz ¶ aa \⏎; zz
+aa 'x'"$(zz)" ¶ aa $'x'; zz ¶ aa "x\"$(zz)" ¶ aa \'; zz ¶ aa '\'; zz ¶ aa "a\\"; zz ¶ aa \\; zz
+aa x#; zz ¶ aa #'⏎zz #' ¶ aa "⏎"; zz ¶ z''z ¶ 'zz' ¶ "zz" ¶ \zz ¶ z\z ¶ $'zz' ¶ z$empty'z' ¶ x=zz; $x
+${x:-zz} ¶ aa || true; zz ¶ declare x=$(zz) ¶ export A=`zz` ¶ local x; zz ¶ readonly y=$(zz)
+set -- $(zz) ¶ : $(zz); aa ¶ test $(zz) ¶ echo $(zz) ¶ echo `zz` ¶ cat <(zz) ¶ ls; zz ¶ true && zz
+printf %s $(zz) ¶ cd / && zz ¶ cd $(zz)
+""".strip("\n").split("\n")
+    for way in line.split(" ¶ ")
+)
+
+
+@pytest.mark.needs("bash")
+def test_bash_runs_the_other_command_in_every_one_of_these(tmp_path):
+    ran = told(list(WAYS), tmp_path).ran
+    assert [
+        way for way, commands in zip(WAYS, ran, strict=True) if all(argv[0] != "zz" for argv in commands)
+    ] == []
+
+
+@pytest.mark.spec("PRM-05")
+def test_the_rule_about_the_first_command_allows_none_of_these():
+    assert is_allowed("aa x | aa && aa 'y z'")
+    assert [way for way in WAYS if is_allowed(way)] == []
+
+
+_PLACES = st.sampled_from(
+    ["x", "-n", "--a=b", "'q'", '"$HOME"', "$x", "*", "\\;", "{a,b}", "2>&1", ">/dev/null", "é", "~"]
+)
+
+
+@st.composite
+def _furnished(draw: st.DrawFn) -> str:
+    """One of these ways, its commands with words of their own, inside another."""
+    way = draw(st.sampled_from(WAYS))
+    if draw(st.booleans()) and "\n" not in way:
+        around = draw(
+            st.sampled_from(["aa; @", "@; aa", "aa && { @; }", "(@)", "aa\n@\naa", "if aa; then @\nfi"])
+        )
+        way = around.replace("@", way)
+    words = " ".join(draw(st.lists(_PLACES, max_size=2)))
+    return way.replace("aa", f"aa {words}", 1) if words and not way.startswith(("aa()", "aa #")) else way
+
+
+@pytest.mark.spec("PRM-05")
+@some(150)
+@given(_furnished())
+def test_no_other_words_and_no_other_place_let_it_run(command):
+    assert not is_allowed(command)
+
+
+@pytest.mark.spec("PRM-05")
+@some(60)
+@given(
+    well_formed
+    | soup
+    | altered(tuple(way.encode() for way in WAYS)).map(lambda data: data.decode("utf-8", "replace"))
+)
+def test_a_command_is_judged_whatever_it_is_and_none_hides_another(command):
+    BY_NAME["shell"].tried(command.encode())
+    BY_NAME["shell-escape"].tried(command.encode())
+
+
+@some(25)
+@given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode) | altered(BY_NAME["shell"].seeds))
+def test_any_bytes_are_judged_as_a_command(data):
+    BY_NAME["shell"].tried(data)
+    BY_NAME["shell-escape"].tried(data)
