@@ -1,7 +1,8 @@
 """A team that has something to do all the time: does its memory stay flat, its mail fast, and is none lost?
 
-Prints a row for each minute, or each tenth of a shorter time. Exit 1 where memory grew by more than 5 % after
-the first one, or a message was lost or came twice.
+It begins to count when each member has had something to do, and prints a row for each minute, or each tenth
+of a shorter time. Exit 1 where memory grew by more than 5 % after the first one, or a message was lost or
+came twice.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ async def load(place: Path, given: argparse.Namespace) -> bool:
         say(f"{given.members} members joined and rest after {time.monotonic() - since:.1f} s")
         async with asyncio.TaskGroup() as tasks:
             lead = tasks.create_task(_led(session))
+            await juggling.warm.wait()
+            say(f"each has had something to do after {time.monotonic() - since:.1f} s")
             rows = await _measured(session, juggling, given)
             lead.cancel()
     return _judged(rows, juggling, given.growth / 100)

@@ -21,7 +21,7 @@ from shoal.core.usage import ModelCard, Price, Usage
 TEAM = "crowd"
 HOLD = 1.0
 """Seconds for which a ball is held."""
-WINDOW = 7_600
+WINDOW = 7_300
 """Tokens: so few that conversations are compacted again and again."""
 _TOOLS = 5_200
 _MEMBER = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
@@ -30,6 +30,8 @@ _TASK = re.compile(r"Task #(\d+) is yours now")
 _TASK_EVERY, _LEAD_EVERY = 10, 50
 """Throws after which a member makes a task, or has a word for the lead."""
 _ASKED = PROMPT[:60]
+_WARM_UP = 2
+"""Balls for each before anything is measured."""
 Block = Text | ToolUse
 
 
@@ -39,6 +41,8 @@ class Juggling:
         self.balls = balls
         self.stopping = False
         self.all_held = asyncio.Event()
+        self.warm = asyncio.Event()
+        """Everybody has had something to do."""
         self.held: set[int] = set()
         self.thrown = self.caught = self.again = 0
         self.latencies: list[float] = []
@@ -112,6 +116,10 @@ class Juggling:
 
     def _somebody(self, me: str) -> str:
         """If there is one, who holds no ball: mail for one at work waits for the end of that."""
+        if self.thrown > _WARM_UP * len(self.names):
+            self.warm.set()
+        elif (next_one := self.names[self.thrown % len(self.names)]) != me:
+            return next_one
         for _ in self.names:
             if (name := self._random.choice(self.names)) not in self._busy:
                 return name
