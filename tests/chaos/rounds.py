@@ -105,6 +105,8 @@ class Round:
                 if not self._until_done(part, trouble, through):
                     break
             self._faults += [f"left behind: {path}" for path in (self._place / "tmp").glob("*-*")]
+            # What a provider did wrong is known when all is over.
+            trouble.calm()
             struck = trouble.struck
         return Tally(
             plan=self._plan,
