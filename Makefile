@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz load spec lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos fuzz load spec reference web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -16,7 +16,7 @@ ARGS ?=
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
@@ -42,6 +42,13 @@ fuzz: setup-test ## inputs by chance for all that reads, guided by atheris (ARGS
 
 spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)
+
+web: ## build the web view from web/ into the package (needs Node and npm)
+	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer with npm. On Debian: apt-get install npm" >&2; exit 1; }
+	@cd web && npm ci --no-audit --no-fund --silent && npm run --silent types && npm run --silent build
+
+reference: setup-test ## write docs/reference anew, from the code
+	@PYTHONPATH=src $(VENV)/python scripts/reference.py
 
 lint: setup-test ## ruff: rules and format, changing nothing
 	@$(VENV)/ruff check .

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import agents, board, clients, hooks, loop, mail, over_http, policy, sandboxed, start, teams
+from bench import agents, board, clients, hooks, loop, mail, over_http, policy, sandboxed, start, teams, web
 from bench.figures import Section, table
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
@@ -36,9 +36,10 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
         hooks.Size(calls=2_000, repeats=3, rounds=15) if quick else hooks.Size()
     ),
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
+    "web": lambda quick: web.measure(web.Size(seconds=3, runs=200) if quick else web.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start")
+USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start", "web")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -39,7 +39,7 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
     for group in _side_by_side(agent, calls):
         for call in group:
             await agent.tell(
-                ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=_preview(call))
+                ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview(call))
             )
         if len(group) == 1:
             await _enter(agent, group[0], await _run(agent, group[0], calls))
@@ -268,7 +268,8 @@ def _no_such_tool(name: str, known: list[str]) -> str:
     return f"There is no tool named {name!r}.{meant} The tools are: {', '.join(known)}."
 
 
-def _preview(call: ToolUse) -> str:
+def preview(call: ToolUse) -> str:
+    """What a call is about, in a few words."""
     for key in ("command", "file_path", "pattern", "url", "path", "description", "prompt"):
         value = call.input.get(key)
         if isinstance(value, str):

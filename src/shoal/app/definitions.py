@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.definition_files import Folder, Found, read_file, ruled
-from shoal.app.own_documents import documents_directory, readme
+from shoal.app.own_documents import documents_directory, index
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
 from shoal.core.errors import BadDefinition, UnknownAgent
@@ -190,7 +190,7 @@ def _completed(found: Found) -> Found:
     if isinstance(found, Problem) or "{docs}" not in found.definition.prompt:
         return found
     prompt = found.definition.prompt.replace("{docs}", str(documents_directory()))
-    prompt = prompt.replace("{readme}", str(readme()))
+    prompt = prompt.replace("{index}", str(index()))
     return replace(found, definition=replace(found.definition, prompt=prompt))
 
 

@@ -1,0 +1,71 @@
+"""What a question asks and what was answered, in words for a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion
+from shoal.core.questions import (
+    Allowed,
+    Answer,
+    Approved,
+    ApprovePlan,
+    Choose,
+    Chosen,
+    Denied,
+    MayRun,
+    Question,
+)
+from shoal.core.wording import clean, one_line
+
+_HELD = {"once": "once", "session": "for the session", "settings": "always"}
+
+
+def asked(question: Question) -> str:
+    """In one line, the most telling first."""
+    match question:
+        case MayRun(tool=tool, input=given):
+            return one_line(f"{tool}: {_told(given)}")
+        case Choose(choices=choices):
+            return one_line(" / ".join(choice.question for choice in choices))
+        case ApprovePlan(plan=plan):
+            first = next((each.strip("# ") for each in plan.splitlines() if each.strip("# ")), "")
+            return one_line(f"approve the plan: {first}")
+
+
+def answered(answer: Answer | None) -> str:
+    match answer:
+        case None:
+            return "withdrawn: its run ended"
+        case Allowed(remember=remember, input=changed):
+            return f"allowed {_HELD[remember]}" + (", with a changed input" if changed is not None else "")
+        case Denied(reason=reason):
+            return one_line(f"refused: {reason}")
+        case Chosen(answers=answers):
+            return one_line("; ".join(answers.values()))
+        case Approved(mode=mode):
+            return "approved" + (f", in the mode {mode}" if mode else "")
+
+
+def _told(given: dict[str, Any]) -> str:
+    """The value that says most: a command, a path; else all of them."""
+    for key in ("command", "file_path", "notebook_path", "url", "path", "pattern"):
+        if isinstance(given.get(key), str):
+            return str(given[key])
+    return ", ".join(f"{key}: {text_of(value)}" for key, value in given.items())
+
+
+def text_of(value: Any) -> str:
+    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+
+
+def change_words(suggestion: Suggestion) -> str:
+    """What would change about what agents may do."""
+    match suggestion:
+        case AddRules(rules=rules, behavior=behavior):
+            return one_line(f"{behavior} {', '.join(map(str, rules))}")
+        case AddDirectories(directories=directories):
+            return one_line(f"work in {', '.join(directories)}")
+        case SetMode(mode=mode):
+            return f"mode {mode}"

@@ -1,0 +1,169 @@
+"""Small screens over all else: are you sure, which one, what words, read this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from shoal.core.wording import clean, one_line
+from shoal.surfaces.tui.panels.cells import BAD, line
+
+_CSS = """
+    & { align: center middle; background: $background 60%; }
+    & > .dialog {
+        width: 90%; max-width: 90; height: auto; max-height: 90%;
+        background: $surface; border: round $primary; padding: 0 1;
+        border-title-color: $foreground; border-subtitle-color: $text-muted;
+    }
+    & .dialog--error { color: $text-error; height: auto; }
+    & .dialog--label { color: $text-muted; height: 1; margin-top: 1; }
+    & Input { border: tall $border-blurred; margin: 0; }
+    & Input:focus { border: tall $border; }
+    & TextArea { height: 6; border: tall $border-blurred; }
+    & TextArea:focus { border: tall $border; }
+    & OptionList { height: auto; max-height: 12; border: none; background: $surface; padding: 0; }
+    & .dialog--body { height: auto; max-height: 80vh; scrollbar-size-vertical: 1; }
+"""
+
+
+def titled(widget: Vertical, title: str, keys: str) -> Vertical:
+    """Textual reads markup in these two, so they are given as content."""
+    widget.border_title = Content(one_line(title))
+    widget.border_subtitle = Content(keys)
+    return widget
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Gives True where the person is sure."""
+
+    DEFAULT_CSS = f"ConfirmScreen {{ {_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, title: str, text: str = "", *, yes: str = "Yes") -> None:
+        super().__init__()
+        self._heading, self._text, self._yes = title, text, yes
+
+    def compose(self) -> ComposeResult:
+        with titled(Vertical(classes="dialog"), self._heading, f"y {self._yes} · n no"):
+            yield Static(clean(self._text), markup=False)
+
+
+class ReadScreen(ModalScreen[None]):
+    """Lines to be read, as long as they may be."""
+
+    DEFAULT_CSS = f"ReadScreen {{ {_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close")]
+
+    def __init__(self, title: str, body: Content) -> None:
+        super().__init__()
+        self._heading, self._body = title, body
+
+    def compose(self) -> ComposeResult:
+        box = titled(Vertical(classes="dialog"), self._heading, "↑↓ scroll · esc close")
+        with box, VerticalScroll(classes="dialog--body"):
+            yield Static(self._body, markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+
+class PickScreen(ModalScreen[str | None]):
+    """One of some names, found by typing a part of it."""
+
+    DEFAULT_CSS = f"PickScreen {{ {_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Leave"),
+        Binding("down", "move('down')", "Down", show=False),
+        Binding("up", "move('up')", "Up", show=False),
+    ]
+
+    def __init__(self, title: str, names: Sequence[tuple[str, Content]]) -> None:
+        super().__init__()
+        self._heading, self._names = title, tuple(names)
+
+    def compose(self) -> ComposeResult:
+        with titled(Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"):
+            yield Input(placeholder="find")
+            yield OptionList(markup=False)
+
+    def on_mount(self) -> None:
+        self._offer("")
+        self.query_one(Input).focus()
+
+    def _offer(self, part: str) -> None:
+        options = self.query_one(OptionList)
+        options.clear_options()
+        found = [(name, shown) for name, shown in self._names if part.lower() in shown.plain.lower()]
+        # Names are no ids of Textual's: they may be anything.
+        self._found = [name for name, _ in found]
+        options.add_options(Option(shown) for _, shown in found)
+        options.highlighted = 0 if found else None
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._offer(event.value.strip())
+
+    def on_input_submitted(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._found[event.option_index])
+
+    def action_move(self, where: str) -> None:
+        options = self.query_one(OptionList)
+        options.action_cursor_down() if where == "down" else options.action_cursor_up()
+
+
+class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
+    """Gives the subject of a new task, its description, and the numbers of those it waits for."""
+
+    DEFAULT_CSS = f"TaskDraftScreen {{ {_CSS} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Leave"),
+        Binding("ctrl+s", "save", "Save", priority=True),
+    ]
+
+    def __init__(self, board: str) -> None:
+        super().__init__()
+        self._board = board
+
+    def compose(self) -> ComposeResult:
+        keys = "tab next · ⏎ or ctrl+s put it on the board · esc leave"
+        with titled(Vertical(classes="dialog"), f"New task on {self._board}", keys):
+            yield Static("What is to be done", classes="dialog--label")
+            yield Input(id="subject")
+            yield Static("What belongs to it", classes="dialog--label")
+            yield TextArea(id="description", tab_behavior="focus")
+            yield Static("Waits for (numbers)", classes="dialog--label")
+            yield Input(id="waits", placeholder="3, 4")
+            yield Static(classes="dialog--error", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#subject", Input).focus()
+
+    def on_input_submitted(self) -> None:
+        self.action_save()
+
+    def action_save(self) -> None:
+        subject = self.query_one("#subject", Input).value.strip()
+        waits = self.query_one("#waits", Input).value
+        numbers = waits.replace("#", " ").replace(",", " ").split()
+        if not subject:
+            self._refuse("Say in a few words what is to be done.")
+        elif not all(each.isascii() and each.isdigit() for each in numbers):
+            self._refuse("Tasks are named by their numbers here: 3, 4")
+        else:
+            self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
+
+    def _refuse(self, why: str) -> None:
+        self.query_one(".dialog--error", Static).update(line((why, BAD)))

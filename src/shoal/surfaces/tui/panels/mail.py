@@ -1,0 +1,185 @@
+"""The mail of a run: who wrote to whom, what kind of letter it is, and whether it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from shoal.app.picture.mail_words import mail_words
+from shoal.app.picture.rows import Frame, LetterRow
+from shoal.core.names import LEAD_NAME, agent_name
+from shoal.core.wording import clean, one_line
+from shoal.surfaces.tui.panels.board_lines import moment, owner_part
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line, number
+from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
+from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.rows import Entry, Rows
+
+MOST = 1_000
+"""The latest letters that are listed; all are in the mailboxes."""
+_OLDER = "older letters"
+
+
+class MailPanel(Panel):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "filter", "Only of one", show=False),
+        Binding("u", "unread", "Only unread", show=False),
+        Binding("escape", "leave", "Close", show=False),
+    ]
+    HINTS = "⏎ read whole · f of one member · u unread only · esc close"
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._letters: dict[str, LetterRow] = {}
+        """As they were last drawn."""
+        self._of = ""
+        self._only_unread = False
+        self._widest = 0
+        """Of the names in a row."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="panel--head", markup=False)
+        yield Rows(self._draw, id="mail-rows")
+        yield Static(self.HINTS, classes="panel--hints", markup=False)
+
+    @property
+    def rows(self) -> Rows:
+        return self.query_one("#mail-rows", Rows)
+
+    def focus(self, scroll_visible: bool = True) -> MailPanel:  # noqa: FBT001, FBT002 - Textual's own
+        self.rows.focus(scroll_visible)
+        return self
+
+    # Drawing
+
+    def begin(self) -> None:
+        self._letters.clear()
+        self._widest = 0
+        self.rows.touch_all()
+
+    def take(self, frame: Frame, *, anew: bool) -> None:
+        if not frame.letters and not anew:
+            return
+        for row in frame.letters:
+            anew = anew or row.id not in self._letters or self._only_unread
+            self._letters[row.id] = row
+            self.rows.touch(row.id)
+            if (wide := self._between(row).cell_length) > self._widest:
+                self._widest = wide
+                self.rows.touch_all()
+        if anew:
+            self._arrange()
+        self._tell_sums()
+
+    def _arrange(self) -> None:
+        follows = self.rows.at_end
+        shown = [row.id for row in self.picture.letters.values() if self._fits(row)]
+        entries = [Entry(each) for each in shown[-MOST:]]
+        if len(shown) > MOST:
+            self.rows.touch(_OLDER)
+            entries.insert(0, Entry(_OLDER, chosen=False))
+        self.rows.put_in_order(entries)
+        if follows:
+            self.rows.action_edge(-1)
+
+    def _fits(self, row: LetterRow) -> bool:
+        ours = not self._of or self._of in (row.sender, row.to)
+        return ours and not (self._only_unread and row.taken)
+
+    def _draw(self, key: Hashable, width: int) -> list[Content]:
+        if key == _OLDER:
+            return [line((f"… {len(self._letters) - MOST} older letters: shoal inbox shows them", MUTED))]
+        row = self._letters[str(key)]
+        kind = "" if row.kind == "message" else row.kind.replace("_", " ")
+        head = [
+            line(("●" if not row.taken else " ", ASKS)),
+            line((moment(row.posted), MUTED)),
+            cell(self._between(row), min(self._widest, width // 3)),
+        ]
+        words = one_line(row.text)
+        if row.summary and width >= 100:
+            words = f"{one_line(row.summary)}: {words}"
+        said = line((f"[{kind}] " if kind else "", MUTED), (words, "bold" if not row.taken else ""))
+        return [joined([*head, said]).truncate(width, ellipsis=True)]
+
+    def _between(self, row: LetterRow) -> Content:
+        return line(self._member(row.sender), (" → ", MUTED), self._member(row.to))
+
+    def _member(self, name: str) -> Part:
+        return owner_part(self.picture, name)
+
+    def _tell_sums(self) -> None:
+        unread = sum(not row.taken for row in self._letters.values())
+        parts: list[Part] = [("Mail", "bold"), (f"  {number(len(self._letters), 'letter')}", MUTED)]
+        if unread:
+            parts.append((f"  {unread} not read yet", ASKS))
+        if self._of:
+            parts += [("  only of ", MUTED), self._member(self._of)]
+        if self._only_unread:
+            parts.append(("  only unread", MUTED))
+        if not self._letters:
+            parts.append((": agents of a team write to each other, and it is shown here", MUTED))
+        self.head(line(*parts))
+
+    # Keys
+
+    def on_rows_moved(self, message: Rows.Moved) -> None:
+        message.stop()
+
+    def on_rows_chosen(self, message: Rows.Chosen) -> None:
+        message.stop()
+        row = self._letters.get(str(message.key))
+        if row is None:
+            return
+
+        async def work() -> str:
+            text = await self._whole(row)
+            await self.app.push_screen(ReadScreen(f"{row.sender} → {row.to}", self._told(row, text)))
+            return ""
+
+        self.attempt(work)
+
+    async def _whole(self, row: LetterRow) -> str | None:
+        """From the inbox; None where it is not there, or the team is gone."""
+        if not (self.helm.run.home / "teams" / row.team).is_dir():
+            return None
+        history = await self.record.mailboxes(row.team).history(agent_name(row.to))
+        return next((mail_words(mail) for mail in history if mail.id == row.id), None)
+
+    def _told(self, row: LetterRow, text: str | None) -> Content:
+        read = f"read {moment(row.taken)}" if row.taken else "not read yet"
+        facts = [f"posted {moment(row.posted)}", read, row.kind.replace("_", " "), f"team {row.team}"]
+        facts += ["for information: it wakes nobody"] if row.fyi else []
+        lines = [line((" · ".join(facts), MUTED))]
+        if row.summary:
+            lines.append(line((one_line(row.summary), "bold")))
+        lines += [Content(""), Content(clean(row.text if text is None else text))]
+        if text is None:
+            lines += [Content(""), line(("Only its beginning is kept: the inbox is gone.", MUTED))]
+        return Content("\n").join(lines)
+
+    def action_filter(self) -> None:
+        names = dict.fromkeys(name for row in self._letters.values() for name in (row.sender, row.to))
+        offered = [("", line(("everybody", MUTED)))]
+        offered += [
+            (name, line(self._member(name)))
+            for name in sorted(names, key=lambda each: (each != LEAD_NAME, each))
+        ]
+
+        def picked(name: str | None) -> None:
+            if name is not None:
+                self._of = name
+                self._arrange()
+                self._tell_sums()
+
+        self.app.push_screen(PickScreen("Whose mail?", offered), picked)
+
+    def action_unread(self) -> None:
+        self._only_unread = not self._only_unread
+        self._arrange()
+        self._tell_sums()

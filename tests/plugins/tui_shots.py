@@ -1,0 +1,74 @@
+"""Pictures of a Textual screen, kept as SVG files and compared.
+
+SHOAL_UPDATE_SNAPSHOTS=1 writes them anew; look at each before it is committed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import io
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from textual.app import App
+
+# Read while tests are collected: each test runs without the variables of whoever runs it.
+UPDATES = bool(os.environ.get("SHOAL_UPDATE_SNAPSHOTS"))
+_UNIQUE = re.compile(r"terminal-\d+")
+_FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+_TEXT = re.compile(r'<text[^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
+_CELL = 12.2
+"""How wide a character of the drawing is."""
+
+
+def svg_of(app: App[Any]) -> str:
+    """The screen as it stands, without what differs from run to run or names a place to load fonts from."""
+    drawn = app.export_screenshot(title="shoal")
+    drawn = _FONTS.sub("", _UNIQUE.sub("terminal", drawn))
+    return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
+
+
+def text_of(app: App[Any]) -> str:
+    """The characters on the screen, line by line; much faster than a drawing."""
+    width, height = app.size
+    console = Console(
+        width=width, height=height, file=io.StringIO(), force_terminal=True, record=True, legacy_windows=False
+    )
+    layers = app._background_screens
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=layers))
+    return "\n".join(line.rstrip() for line in console.export_text().splitlines())
+
+
+def assert_looks(app: App[Any], kept: Path) -> None:
+    """The screen looks as in the file."""
+    drawn = svg_of(app)
+    if UPDATES:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(drawn)
+        return
+    assert kept.exists(), f"There is no {kept}: write it with SHOAL_UPDATE_SNAPSHOTS=1, and look at it."
+    expected = kept.read_text()
+    if drawn == expected:
+        return
+    new = Path(tempfile.mkdtemp(prefix="shoal-shot-")) / kept.name
+    new.write_text(drawn)
+    lines = difflib.unified_diff(
+        _words(expected).splitlines(), _words(drawn).splitlines(), "kept", "drawn", lineterm=""
+    )
+    told = "\n".join(lines) or "The characters are the same: the colours or their places differ."
+    raise AssertionError(f"The screen does not look as in {kept}; it is now in {new}.\n{told}")
+
+
+def _words(svg: str) -> str:
+    lines: dict[float, str] = {}
+    for x, y, text in _TEXT.findall(svg.partition('<g class="terminal-matrix">')[2]):
+        line = lines.get(float(y), "")
+        line += " " * (round(float(x) / _CELL) - cell_len(line))
+        lines[float(y)] = line + html.unescape(text).replace("\xa0", " ")
+    return "\n".join(lines[y].rstrip() for y in sorted(lines))
