@@ -28,7 +28,7 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 	@$(MAKE) --no-print-directory lint types layers
 	@$(VENV)/python -m pytest -n auto
 
-bench: setup-test ## measure Shoal beside a bare loop
+bench: setup-test ## Shoal beside a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
 
 chaos: setup-test ## agents killed, stopped, without disk, clock or provider, for 9 minutes (ARGS="--seed 7")
@@ -65,7 +65,7 @@ layers: setup-test ## import-linter: each layer imports only from below
 	@$(VENV)/lint-imports
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf .venv .venv-bootstrap .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	@rm -rf .venv .venv-bootstrap .bench-envs .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,6 +11,7 @@ import pytest
 
 import shoal
 from cast import Gate, agent, cast, use
+from shoal.app.turn import Turn
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
 from shoal.surfaces.tui.answering import AnswerScreen
@@ -92,8 +93,27 @@ async def test_a_run_is_seen_talked_to_answered_and_interrupted_from_afar(tmp_pa
             await at.shows("is for the terminal of the session itself")
 
 
+async def test_who_comes_in_the_middle_of_a_call_sees_it_run_and_can_interrupt_it(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(lead=[[use("Gate", "g")], "through"])
+    options = {"attended": True, "tools": [gate.tool], "allowed_tools": ["Gate"]}
+    async with shoal.open(cwd=tmp_path, model=model, **options) as session:
+        turn = session.run("lead, begin")
+        reading = asyncio.create_task(_read(turn))
+        await gate.wait()
+        async with attached(tmp_path, session) as at:
+            await at.shows("› lead, begin", "▸ ● Gate", "lead · Gate")
+            await at.press("escape")
+            await reading
+            await at.until(lambda: "lead · Gate" not in at.text, "the end of the turn")
+
+
+async def _read(turn: Turn) -> None:
+    async for _ in turn:
+        pass
+
+
 async def _through(session: shoal.Session) -> None:
     turn = await session.next_turn()
     assert turn is not None
-    async for _ in turn:
-        pass
+    await _read(turn)

@@ -106,6 +106,15 @@ def asked_by(page: Page, name: str):
     return page.get_by_label(f"{name} asks")
 
 
+@pytest.mark.spec("USR-05")
+def test_an_answer_that_comes_second_is_told_to_be_dropped(onlooker: Onlooker, stage: Stage) -> None:
+    stage.too_late = True
+    page = onlooker.go("#/questions")
+    question = asked_by(page, "tests")
+    question.get_by_role("button", name="Allow once").click()
+    expect(question.get_by_role("status")).to_have_text("Somebody answered first; this answer is dropped.")
+
+
 def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage: Stage):
     with looking(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
         page = phone.go("#/questions")

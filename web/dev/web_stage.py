@@ -31,6 +31,8 @@ class Stage:
     def __init__(self, scenes: Iterable[Scene], port: int = 0) -> None:
         self.scenes = {scene.session: scene for scene in scenes}
         self.posted: list[tuple[str, str, Any]] = []
+        self.too_late = False
+        """Whether somebody else has answered first."""
         self.opened: list[tuple[str, str]] = []
         """The streams of frames that pages asked for, each with the offset it resumed at."""
         self.deltas: dict[str, list[tuple[str, Any]]] = {}
@@ -129,10 +131,12 @@ class Stage:
             raise ValueError("No process works on this run.")
         if door.startswith("questions/"):
             answer = msgspec.convert(body, Answer)
+            if self.too_late:
+                return {"stands": False}
             question = unquote(door.removeprefix("questions/"))
             row = next(row for row in self.scenes[session].picture.open_questions() if row.id == question)
             self.tell(session, Answered(agent=row.agent, question=question, answer=answer))
-            return {"stands": body}
+            return {"stands": True}
         return {}
 
 

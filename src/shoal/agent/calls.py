@@ -14,6 +14,7 @@ from msgspec import Struct
 from shoal.agent.agent import Agent
 from shoal.agent.bounding import enterable
 from shoal.agent.hooked import after_call, before_call, permission_asked, with_context
+from shoal.core.clock import within
 from shoal.core.decisions import Allow, Ask, Decision, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
@@ -67,6 +68,10 @@ async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
+    if len(calls) == 1:
+        yield list(calls)
+        return
+
     def beside(call: ToolUse) -> bool:
         tool = _named(agent, call.name)
         return tool is not None and tool.side_by_side
@@ -222,8 +227,7 @@ async def _guarded(tool: Tool, call: ToolUse, site: Site) -> Outcome:
     try:
         if tool.deadline is None:
             return await tool.run(call.input, site)
-        async with site.clock.deadline(tool.deadline):
-            return await tool.run(call.input, site)
+        return await within(site.clock, tool.deadline, tool.run(call.input, site))
     except TimeoutError:
         return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
     except StoreError:

@@ -25,7 +25,7 @@ def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
-class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake):
+class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, gc=False):
     agent: AgentId
 
 

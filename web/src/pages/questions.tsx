@@ -58,11 +58,16 @@ function QuestionCard({ asked, withRun = false }: { asked: OpenQuestion; withRun
   const source = useSource();
   const now = useNow();
   const [busy, problem, give] = useOrder();
-  const [gave, setGave] = useState(false);
+  const [gave, setGave] = useState("");
   const answer = async (answer: Answer) => {
-    if (await give(() => source.answer(asked.session, asked.id, answer))) setGave(true);
+    let stands = true;
+    const done = await give(async () => {
+      const told = (await source.answer(asked.session, asked.id, answer)) as { stands?: unknown } | null;
+      stands = told?.stands !== false;
+    });
+    if (done) setGave(stands ? `Answered. ${asked.name} goes on.` : "Somebody answered first; this answer is dropped.");
   };
-  const shut = busy || gave;
+  const shut = busy || gave !== "";
   const { question } = asked;
   return (
     <article class="question" aria-label={`${asked.name} asks`}>
@@ -79,7 +84,7 @@ function QuestionCard({ asked, withRun = false }: { asked: OpenQuestion; withRun
         <PlanForm question={question} previous={asked.previous_plan ?? ""} shut={shut} answer={answer} />
       )}
       <Problem text={problem} />
-      {gave && <p class="soft" role="status">Answered. {asked.name} goes on.</p>}
+      {gave && <p class="soft" role="status">{gave}</p>}
     </article>
   );
 }

@@ -81,12 +81,18 @@ class FarSeat:
         self._note(f"The run has ended. Go on with it: shoal --resume {self.run.session}", YELLOW)
 
     def catch_up(self) -> None:
+        past = False
         while self._waiting:
             sighting = self._waiting.popleft()
             if isinstance(sighting.event, Event):
                 self.stage.picture.hear(sighting.event, sighting.at)
                 if sighting.at >= self._since:
                     self.stage.show(sighting.event)
+                else:
+                    past = True
+        row = self.stage.picture.agent(LEAD)
+        if past and row is not None and row.state in ("working", "waiting"):
+            self.stage.conversation(LEAD).script.at_work()
 
     # What a person sees
 
