@@ -170,6 +170,21 @@ async def test_help_names_the_keys_of_this_screen(tmp_path: Path) -> None:
         await at.shows("Nothing was said yet")
 
 
+@pytest.mark.spec("USR-18")
+async def test_the_mode_on_the_screen_is_the_one_after_a_plan_was_approved(tmp_path: Path) -> None:
+    model = ScriptedModel([[use("ExitPlanMode", "p", plan="Dig, then fill.")], "dug it"])
+    async with sitting(tmp_path, model, mode="plan") as at:
+        await at.shows(" plans ")
+        await at.say("dig")
+        await at.until(lambda: isinstance(at.app.screen, AnswerScreen), "the question")
+        screen = at.app.screen
+        assert isinstance(screen, AnswerScreen)
+        await screen.ready.wait()
+        await at.press("y")
+        await at.shows("dug it", " asks ")
+        assert at.session.parts.permissions.mode == "default"
+
+
 async def test_a_question_that_the_person_interrupts_is_not_answered_from_elsewhere(tmp_path: Path) -> None:
     model = ScriptedModel([[use("Bash", "b", command="touch made")], "made it"])
     async with sitting(tmp_path, model, mode="default") as at:

@@ -31,7 +31,7 @@ from shoal.app.teaming import make_teams
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
 from shoal.core.definitions import Definition
-from shoal.core.events import Event, Journaled
+from shoal.core.events import Event, Journaled, ModeChanged
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId, Ids
 from shoal.core.permissions import Mode
@@ -134,6 +134,7 @@ def make_crew(
     )
     ground.plans.crew = ground.knowledge.invoking.crew = crew
     ground.plans.approved = stock.files.approved
+    ground.plans.emit = ground.emit
     teams = make_teams(ground, crew, outfitter)
     known = listing(ground.definitions.all())
     free = not (forks or ground.coordinator or ground.assistant)
@@ -169,6 +170,7 @@ class Plans:
         self.crew: AgentCrew | None = None
         self.approved: Callable[[AgentId, Mode], None] = lambda _, __: None
         """Told of the mode in which an agent other than the lead carries its plan out."""
+        self.emit: Callable[[Journaled], None] = lambda _: None
 
     def agent(self, agent: AgentId) -> Agent:
         """One at work."""
@@ -180,6 +182,7 @@ class Plans:
             permissions = self.agent(agent.agent).permissions
             assert isinstance(permissions, RulePermissions)
             planning = self._of[agent.agent] = self._make(permissions)
+            planning.changed = lambda mode: self.emit(ModeChanged(agent=agent.agent, mode=mode))
             if not agent.is_lead:
                 planning.approved = partial(self.approved, agent.agent)
             if agent.is_teammate:

@@ -74,6 +74,8 @@ class Planning:
         self._path: Path | None = None
         self.approved: Callable[[Mode], None] = lambda _: None
         """Told of the mode in which an approved plan is carried out."""
+        self.changed: Callable[[Mode], None] = lambda _: None
+        """Told of each mode that a tool brings about."""
 
     @property
     def path(self) -> Path:
@@ -109,6 +111,7 @@ def plan_tools(planning_of: Callable[[Identity], Planning]) -> tuple[Tool, ...]:
             permissions.name_plan(str(planning.path))
             return f"You are in plan mode already. The plan's file is {planning.path}."
         permissions.enter_plan(str(planning.path))
+        planning.changed(permissions.mode)
         return (
             "You are in plan mode: read, search, ask, and change nothing. Write the plan into "
             f"{planning.path} or give it to ExitPlanMode, which ends plan mode."
@@ -181,6 +184,7 @@ def _settled(answer: Answer, planning: Planning) -> Outcome:
 
 
 def _left(mode: Mode, planning: Planning, digest: str | None = None) -> Outcome:
+    planning.changed(mode)
     said = "You have left plan mode" if digest is None else "The plan is approved"
     return Outcome(
         content=f"{said}: carry it out. The plan is in {planning.path}; the permission mode is {mode}.",
