@@ -58,6 +58,8 @@ class Dialogue(ABC):
         "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
     )
     """What /help tells of them."""
+    shows_entries = False
+    """Whether all that enters the transcript is on the screen anyway."""
 
     def __init__(self, session: Session, standings: Standings | None = None) -> None:
         """`standings` knows the agents of the session's earlier runs."""

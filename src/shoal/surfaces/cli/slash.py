@@ -105,7 +105,8 @@ async def _compact(talk: Dialogue, wish: str) -> None:
         return
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
-    talk.telling.note("The conversation goes on from a summary of itself.")
+    if not talk.shows_entries:
+        talk.telling.note("The conversation goes on from a summary of itself.")
 
 
 async def _notes(talk: Dialogue, word: str) -> None:

@@ -83,7 +83,7 @@ class PlanForm(Form):
 
     def offers(self) -> list[Offer]:
         found = [
-            Offer("y", Content("Approve it, in the mode from before"), self._approve),
+            Offer("y", Content("Approve it"), self._approve),
             Offer("e", Content("Approve it, and accept its edits"), lambda: self._approve("acceptEdits")),
             Offer("m", Content("Approve it in another mode"), self._pick_mode),
             Offer("n", Content("Reject it, and say what to change"), self._reject),

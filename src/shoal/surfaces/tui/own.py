@@ -71,6 +71,7 @@ class Remarks:
 
 
 class OwnSeat(Dialogue):
+    shows_entries = True
     keys = (
         "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
         "Alt-Enter, Ctrl-J or \\ and Enter: a new line. Typing while the agent works steers it.",
