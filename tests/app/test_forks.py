@@ -84,6 +84,20 @@ async def test_an_agent_without_a_type_is_a_fork_only_where_that_is_on_and_a_per
     assert reports(session) == ["nine"]
 
 
+@pytest.mark.spec("AGT-03", "FRK-01")
+@pytest.mark.parametrize("kind", ["Explore", "general-purpose"])
+async def test_where_forks_are_on_an_agent_with_a_type_is_of_that_type(tmp_path: Path, kind: str) -> None:
+    lead = forks_once(agent_call("c1", "count the berths", subagent_type=kind))
+    minds = Minds(
+        lambda request: "nine" if request.messages[0].text == "count the berths" else lead(request),
+        lambda _: "I am a fork",
+    )
+    async with open_forking(tmp_path, minds.model) as session:
+        events = await through(session)
+    assert [event.kind for event in started(events)] == [kind]
+    assert reports(session) == ["nine"]
+
+
 @pytest.mark.spec("FRK-02", "FRK-03")
 async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(tmp_path: Path) -> None:
     # Its result is in the conversation before the forks begin.

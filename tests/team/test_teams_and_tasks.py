@@ -137,7 +137,7 @@ async def test_what_is_made_is_told_to_programs_as_it_stands_in_the_files(tmp_pa
     assert spawned["teammate_id"] == f"{spawned['name']}@crew"
 
 
-@pytest.mark.spec("AGT-11", "AGT-07")
+@pytest.mark.spec("AGT-11", "AGT-07", "AGT-01")
 @pytest.mark.parametrize(
     ("lead", "wish", "mode"),
     [
