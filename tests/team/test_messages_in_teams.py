@@ -13,6 +13,7 @@ from cast import Gate, all_turns, use
 from shoal.core.events import ToolReturned
 from shoal.core.requests import Request
 from troupe import (
+    approve_shutdown,
     config,
     home,
     inbox,
@@ -125,12 +126,13 @@ async def test_a_busy_member_hears_at_its_next_step_and_the_person_first(tmp_pat
     gate = Gate()
     said: list[str] = []
 
-    def after(request: Request) -> str:
+    def after(request: Request) -> Any:
         said.append(last_words(request))
-        return "heard"
+        return approve_shutdown(request)
 
+    ask = tell("ann", {"type": "shutdown_request", "reason": "from the lead, at the end"})
     model = troupe(
-        lead=[CREATE, member("ann"), use("Until"), member("bob"), tell("ann", "from the lead"), "end"],
+        lead=[CREATE, member("ann"), use("Until"), member("bob"), tell("ann", "from the lead"), ask, "end"],
         ann=[use("Gate"), after],
         bob=[tell("ann", "from a peer"), "bob ends"],
     )
@@ -139,12 +141,13 @@ async def test_a_busy_member_hears_at_its_next_step_and_the_person_first(tmp_pat
             async for _ in session.run("Begin."):
                 pass
             await session.send("ann", "from the person")
-            while session.parts.queue.size("ann@crew") < 3:
+            while session.parts.queue.size("ann@crew") < 4:
                 await asyncio.sleep(0)
             gate.opened.set()
             await all_turns(session, None)
     (text,) = said[:1]
-    places = [text.index(words) for words in ("from the person", "from the lead", "from a peer")]
+    order = ("from the person", "asks you to shut down", "\nfrom the lead\n", "from a peer")
+    places = [text.index(words) for words in order]
     assert places == sorted(places)
 
 
