@@ -39,7 +39,7 @@ async def test_the_model_is_shown_only_what_does_something_here(
     assert properties["isolation"]["enum"] == ["worktree"]
 
 
-@pytest.mark.spec("AGT-02", "AGT-15")
+@pytest.mark.spec("AGT-02", "AGT-15", "RUN-14")
 async def test_what_is_hidden_is_still_understood_even_where_it_is_not_quite_right(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     model = cast(
