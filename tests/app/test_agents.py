@@ -304,7 +304,7 @@ async def test_a_message_to_an_agent_at_work_is_heard_at_its_next_step(tmp_path:
             "waiting",
             lambda request: request.messages[-1].text,
         ],
-        slow=[use("Gate"), heard],
+        slow=[use("Gate"), heard, "heard too late"],
     )
     async with opened(tmp_path, model, tools=[gate.tool, gate.until, gate.open]) as session:
         notice = await all_turns(session)
