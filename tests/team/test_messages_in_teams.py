@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from cast import Gate, all_turns, use
-from shoal.core.events import ToolReturned
+from cast import Gate, all_turns, recorded, use
+from shoal.core.events import AgentStarted, ToolReturned
+from shoal.core.messages import result_text
 from shoal.core.requests import Request
 from troupe import (
     approve_shutdown,
@@ -183,6 +184,25 @@ async def test_the_roster_is_flat_and_a_session_leads_one_team(tmp_path: Path) -
     assert "has no agents in the background" in everything
     assert "There is no tool named 'TeamCreate'" in everything
     assert names == ["team-lead", "ann"]
+
+
+@pytest.mark.spec("AGT-01", "AGT-03")
+async def test_a_call_that_names_the_team_starts_a_teammate_of_that_team_or_nobody(tmp_path: Path) -> None:
+    calls = [
+        member("ann", team_name="crew"),
+        member("bob", team_name="another"),
+        use("Agent", "nameless", description="d", prompt="Begin.", team_name="crew"),
+    ]
+    model = troupe(lead=[CREATE, calls, "wait", "end"], ann=["ready"])
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        told = {each.tool_use_id: each for each in results(session.agent.conversation.messages)}
+        names = [each["name"] for each in config("crew")["members"]]
+    assert "teammate_id: ann@crew" in result_text(told["spawn-ann"])
+    assert "You lead the team crew, not 'another'." in result_text(told["spawn-bob"])
+    assert "A teammate needs a name" in result_text(told["nameless"])
+    assert names == ["team-lead", "ann"]
+    assert [event.agent for event in recorded(session) if isinstance(event, AgentStarted)] == ["ann@crew"]
 
 
 @pytest.mark.spec("LIF-07", "USR-13")
