@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz spec lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos fuzz load spec reference web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -16,7 +16,7 @@ ARGS ?=
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 demo: setup-run ## a team repairs a small project, offline, in about 30 seconds
 	@$(VENV)/shoal demo $(ARGS)
@@ -28,17 +28,27 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 	@$(MAKE) --no-print-directory lint types layers
 	@$(VENV)/python -m pytest -n auto
 
-bench: setup-test ## measure Shoal beside a bare loop
+bench: setup-test ## Shoal beside a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
 
-chaos: setup-test ## processes on one record, leads and teams, killed at random (ARGS="--only teams")
+chaos: setup-test ## agents killed, stopped, without disk, clock or provider, for 9 minutes (ARGS="--seed 7")
 	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
+
+load: setup-test ## 1,000 members at work for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")
+	@PYTHONPATH=src $(VENV)/python -m tests.load $(ARGS)
 
 fuzz: setup-test ## inputs by chance for all that reads, guided by atheris (ARGS="--seconds 60 --only shell")
 	@PYTHONPATH=src $(VENV)/python -m tests.fuzz $(ARGS)
 
 spec: ## which rules of docs/spec.md the last full test run showed (ARGS=--json)
 	@p="$(PYTHON)"; if [ -z "$$p" ]; then $(NO_PYTHON); fi; "$$p" scripts/spec_table.py $(ARGS)
+
+web: ## build the web view from web/ into the package (needs Node and npm)
+	@command -v npm >/dev/null || { echo "make web needs Node 20 or newer with npm. On Debian: apt-get install npm" >&2; exit 1; }
+	@cd web && npm ci --no-audit --no-fund --silent && npm run --silent types && npm run --silent build
+
+reference: setup-test ## write docs/reference anew, from the code
+	@PYTHONPATH=src $(VENV)/python scripts/reference.py
 
 lint: setup-test ## ruff: rules and format, changing nothing
 	@$(VENV)/ruff check .
@@ -55,7 +65,7 @@ layers: setup-test ## import-linter: each layer imports only from below
 	@$(VENV)/lint-imports
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf .venv .venv-bootstrap .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	@rm -rf .venv .venv-bootstrap .bench-envs .spec-report.json .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,8 +11,26 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench import agents, board, clients, hooks, loop, mail, over_http, policy, sandboxed, start, teams
+from bench import (
+    agents,
+    board,
+    clients,
+    hooks,
+    loop,
+    mail,
+    over_http,
+    policy,
+    report,
+    sandboxed,
+    standings,
+    start,
+    teams,
+    web,
+)
+from bench.compared import ONCE, QUICK, Size, compare
 from bench.figures import Section, table
+from bench.peers.asking import answer, subject
+from bench.peers.environments import PEERS, ready
 
 _QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
 _QUICK_BOARD = board.Size(tasks=300, listed=2_000, repeats=1)
@@ -36,21 +54,68 @@ BENCHES: dict[str, Callable[[bool], list[Section]]] = {
         hooks.Size(calls=2_000, repeats=3, rounds=15) if quick else hooks.Size()
     ),
     "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
+    "web": lambda quick: web.measure(web.Size(seconds=3, runs=200) if quick else web.Size()),
     "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
 }
-USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start")
+USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start", "web")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Shoal beside a bare loop.")
-    parser.add_argument("--only", choices=BENCHES, action="append", help="may be given more than once")
+    given = _parser().parse_args(argv)
+    if given.import_times:
+        print(start.import_times())
+    elif given.only or given.details:
+        _details(given)
+    else:
+        _compare(given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure Shoal beside a bare loop and beside other libraries."
+    )
+    parser.add_argument("--keep", action="store_true", help="write the table to docs/bench.md")
+    parser.add_argument(
+        "--once", action="store_true", help="ask everyone once: half the time, rougher figures"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="ask no other library")
+    parser.add_argument("--peer", choices=[peer.name for peer in PEERS], action="append", help="only these")
+    parser.add_argument("--peers", action="store_true", help="only make the environments of other libraries")
+    parser.add_argument("--only", choices=BENCHES, action="append", help="Shoal's own benches, in detail")
+    parser.add_argument("--details", action="store_true", help="all of Shoal's own benches, in detail")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a look, not a measurement")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--import-times", action="store_true", help="where the time of the imports goes")
-    given = parser.parse_args(argv)
-    if given.import_times:
-        print(start.import_times())
+    return parser
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _compare(given: argparse.Namespace) -> None:
+    wanted = () if given.no_peers else [peer for peer in PEERS if not given.peer or peer.name in given.peer]
+    environments = ready(wanted, make=True, say=_say)
+    if given.peers:
+        for environment in environments:
+            print(f"{environment.peer.name}: {environment.missing or environment.python}")
         return
+    peers = [subject(environment) for environment in environments]
+    before, since = os.getloadavg()[0], time.monotonic()
+    size = QUICK if given.quick else ONCE if given.once else Size()
+    comparison = compare(size, peers, lambda what: _say(f"asking about {what}"))
+    where = report.machine(before, time.monotonic() - since, once=given.once)
+    versions = {peer.name: answer(peer, "versions") for peer in peers if not peer.missing}
+    if given.keep:
+        report.PAGE.write_text(report.page(comparison, versions, where))
+    if given.json:
+        sys.stdout.write(report.as_json(comparison, versions, where) + "\n")
+        return
+    print(*where.lines(), "", *standings.text(comparison.groups), "", *report.missing(comparison), sep="\n")
+    print(standings.verdict(comparison.groups))
+
+
+def _details(given: argparse.Namespace) -> None:
     since = time.monotonic()
     sections: list[Section] = []
     if not given.json:

@@ -38,7 +38,7 @@ async def loop(prompt: str, ask: Ask, tools: dict[str, Callable[..., Awaitable[s
             add({"role": "tool", "tool_call_id": call["id"], "content": result})
 
 
-def instant(rounds: int) -> Ask:
+def instant(rounds: int, saying: str = SAYING) -> Ask:
     """The model that answers at once, in dicts."""
 
     async def ask(messages: Messages) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def instant(rounds: int) -> Ask:
         arguments = f'{{"a": {done}, "b": 1}}'
         return {
             "role": "assistant",
-            "content": SAYING,
+            "content": saying,
             "tool_calls": [{"id": f"c{done}", "function": {"name": "add", "arguments": arguments}}],
         }
 

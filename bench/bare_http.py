@@ -26,13 +26,26 @@ async def events(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> A
                 yield json.loads(line[6:])
 
 
-def chat(client: httpx.AsyncClient, base: str) -> Ask:
-    tools = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": _SCHEMA}}]
+_TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": _SCHEMA}}]
 
+
+def chat_whole(client: httpx.AsyncClient, base: str) -> Ask:
+    """Without a stream."""
+
+    async def ask(messages: Messages) -> dict[str, Any]:
+        body = {"model": "mock", "messages": messages, "tools": _TOOLS}
+        response = await client.post(f"{base}/v1/chat/completions", json=body, headers=_HEADERS)
+        message: dict[str, Any] = response.json()["choices"][0]["message"]
+        return message
+
+    return ask
+
+
+def chat(client: httpx.AsyncClient, base: str) -> Ask:
     async def ask(messages: Messages) -> dict[str, Any]:
         text = ""
         calls: dict[int, dict[str, Any]] = {}
-        body = {"model": "mock", "messages": messages, "tools": tools, "stream": True}
+        body = {"model": "mock", "messages": messages, "tools": _TOOLS, "stream": True}
         async for event in events(client, f"{base}/v1/chat/completions", body):
             for choice in event["choices"]:
                 text += choice["delta"].get("content") or ""

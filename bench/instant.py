@@ -16,23 +16,26 @@ _USAGE = Usage(input_tokens=100, output_tokens=10)
 
 
 class InstantModel:
-    """Calls `add` in each of so many rounds, then ends."""
+    """Calls `add` in each of so many rounds, then ends; with each call it says something, or nothing."""
 
     card = ModelCard(id="instant", provider="bench", price=Price(input=3.0, output=15.0))
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, saying: str = SAYING) -> None:
         self._rounds = rounds
+        self._saying = saying
 
     async def reply(self, request: Request, hear: Hear) -> Reply:
         done = len(request.messages) // 2
         await hear(_SENT)
-        await hear(_SAID)
+        if self._saying:
+            await hear(_SAID)
         if done >= self._rounds:
             message = Message(role="assistant", content=(Text(text=FINAL),))
             return Reply(message=message, usage=_USAGE, stop_reason="end_turn", model="instant", id="m")
         await hear(_CALLING)
         call = ToolUse(id=f"c{done}", name="add", input={"a": done, "b": 1})
-        message = Message(role="assistant", content=(Text(text=SAYING), call))
+        said = (Text(text=self._saying), call) if self._saying else (call,)
+        message = Message(role="assistant", content=said)
         return Reply(message=message, usage=_USAGE, stop_reason="tool_use", model="instant", id="m")
 
     async def aclose(self) -> None: ...

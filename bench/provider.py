@@ -44,9 +44,17 @@ def think(body: Mapping[str, Any]) -> Answer:
         calls = () if done else _agents(int(crowd[1]), crowd[2])
         return Answer(content=calls or (Text(text=FINAL),), usage=_USAGE, faults=faults)
     if wanted is None or done >= int(wanted[1]):
-        return Answer(content=(Text(text=FINAL),), usage=_USAGE, faults=faults)
+        return Answer(content=(last_word(body),), usage=_USAGE, faults=faults)
     call = ToolUse(id="", name="add", input={"a": done, "b": 1})
     return Answer(content=(Text(text=SAYING), call), usage=_USAGE, faults=faults)
+
+
+def last_word(body: Mapping[str, Any], text: str = FINAL) -> Text | ToolUse:
+    """Some clients take only the call of a certain tool for the end."""
+    offered = {tool.get("function", tool).get("name") for tool in body.get("tools") or ()}
+    if "final_answer" in offered:
+        return ToolUse(id="", name="final_answer", input={"answer": text})
+    return Text(text=text)
 
 
 def _agents(number: int, prompt: str) -> tuple[ToolUse, ...]:

@@ -6,24 +6,28 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from bench.children import SOURCES, Ran, cpu_below, import_cost, run
 from bench.figures import Figure, Section
+from bench.provider import last_word
 from bench.timing import Spent, middle, ms
-from shoal.testing.servers import in_thread, messages_server
+from shoal.testing.replies import Answer
+from shoal.testing.servers import MockServer, in_thread, messages_server
 
 _COMMAND = "shoal.surfaces.cli.main"
 # What the installed command does.
 _OURS = (sys.executable, "-c", f"import sys; from {_COMMAND} import main; sys.exit(main())", "-p", "hi")
 _BARE = (sys.executable, "-m", "bench.bare_start")
 _ANSWER = "Hello from the bench."
+Serve: TypeAlias = Callable[..., AbstractAsyncContextManager[MockServer]]
 
 
 class Size(Struct, frozen=True, kw_only=True):
@@ -61,7 +65,7 @@ def _compared(repeats: int) -> tuple[list[Figure], list[Figure]]:
     bare: list[Start] = []
     for repeat in range(repeats + 1):
         for samples, argv in ((ours, _OURS), (bare, _BARE)):
-            start = _started(argv)
+            start = started(argv, messages_server, _environment)
             if repeat:  # the first one writes the byte code
                 samples.append(start)
     requests, wholes, memory = zip(*(_middles(starts) for starts in (ours, bare)), strict=True)
@@ -84,19 +88,20 @@ def _middles(starts: Sequence[Start]) -> tuple[Spent, Spent, Spent]:
     )
 
 
-def _started(argv: Sequence[str]) -> Start:
+def started(argv: Sequence[str], serve: Serve, environment: Callable[[str, str], dict[str, str]]) -> Start:
+    """A program that asks a provider once and prints the answer; `environment` of home and address."""
     arrived: list[tuple[float, float]] = []
     launchers: list[int] = []
 
-    def think(_: Mapping[str, Any]) -> str:
+    def think(body: Mapping[str, Any]) -> Answer:
         arrived.append((time.monotonic(), cpu_below(launchers[0])))
-        return _ANSWER
+        return Answer(content=(last_word(body, _ANSWER),))
 
     with (
         tempfile.TemporaryDirectory(prefix="shoal-bench-") as home,
-        in_thread(messages_server(think)) as server,
+        in_thread(serve(think, strict=False)) as server,
     ):
-        ran = run(argv, env=_environment(home, server.url), cwd=Path(home), begun=launchers.append)
+        ran = run(argv, env=environment(home, server.url), cwd=Path(home), begun=launchers.append)
     if ran.status or _ANSWER not in ran.output or not arrived:
         raise RuntimeError(f"{' '.join(argv)} ended with {ran.status}:\n{ran.output}")
     return _start(ran, *arrived[0])

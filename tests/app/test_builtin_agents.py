@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.app.definitions import Definitions, definitions_for
-from shoal.app.own_documents import documents_directory, readme
+from shoal.app.own_documents import documents_directory, index
 from shoal.core.definitions import tool_names
 
 OFFERED = (
@@ -97,8 +97,8 @@ def test_every_prompt_is_short_and_treats_what_it_reads_as_data(definitions: Def
 def test_the_guide_is_told_where_the_documents_are(definitions: Definitions):
     prompt = definitions.find("shoal-guide").prompt
     assert str(documents_directory()) in prompt
-    assert str(readme()) in prompt
-    assert readme().read_text().startswith("# Shoal")
+    assert str(index()) in prompt
+    assert index().read_text().startswith("# Documentation")
     pages = re.findall(r"`([\w-]+\.md)`", prompt)
     assert pages
     assert [page for page in pages if not (documents_directory() / page).is_file()] == []

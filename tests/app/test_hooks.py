@@ -203,6 +203,22 @@ async def test_a_person_who_is_asked_is_notified(project: Path) -> None:
     assert idle["notification_type"] == "idle_prompt"
 
 
+async def test_a_person_elsewhere_is_notified_of_a_question_that_waits_for_them(project: Path) -> None:
+    reached = asyncio.Event()
+
+    async def notify(fields: dict[str, Any]) -> None:
+        reached.set()
+
+    write = use("Write", "w1", file_path="made", content="x")
+    options = {"hooks": {"Notification": [notify]}, "settings": '{"shoal": {"question_patience": 60}}'}
+    async with shoal.open(cwd=project, model=Mind(write, "done"), **options) as session:
+        turn = session.run("begin")
+        question = await anext(session.parts.desk.incoming())
+        await asyncio.wait_for(reached.wait(), 10)
+        session.parts.desk.answer(question.id, Denied(reason="no"))
+        await drain(turn)
+
+
 @pytest.mark.spec("HOK-02")
 async def test_hooks_of_one_event_run_side_by_side_and_the_same_command_once(
     project: Path, tmp_path: Path, log: Log

@@ -125,6 +125,20 @@ def test_trusted_settings_count_until_what_they_allow_changes(clone: Clone) -> N
     assert clone.load().standing.allow == ()
 
 
+@pytest.mark.parametrize("model", ["scripted:mind.toml", "replay:mind.jsonl"])
+def test_a_model_that_is_a_file_of_the_project_is_asked_only_when_it_is_trusted(
+    clone: Clone, model: str
+) -> None:
+    for settings in ({"model": model}, {"shoal": {"model": model}}):
+        clone.file.write_text(json.dumps(settings))
+        assert clone.load().model is None
+        assert [each.key.split(".")[-1] for each in clone.load().left_out] == ["model"]
+        clone.trust()
+        assert clone.load().model == model
+    clone.file.write_text(json.dumps({"model": "sonnet"}))
+    assert (clone.load().model, clone.load().left_out) == ("sonnet", ())
+
+
 def test_trust_is_for_one_directory_and_the_path_to_it_does_not_matter(clone: Clone, tmp_path: Path) -> None:
     clone.file.write_text(json.dumps(HOSTILE))
     clone.trust()

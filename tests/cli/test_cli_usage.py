@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from shoal_process import Program
 
 from shoal.surfaces.cli import flags
-from shoal.surfaces.cli.main import COMMANDS, root, run
+from shoal.surfaces.cli.commands import COMMANDS
+from shoal.surfaces.cli.main import root, run
 
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:

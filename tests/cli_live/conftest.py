@@ -62,7 +62,10 @@ class Place:
         )
 
     def shoal_at_terminal(self, *arguments: str, **env: str) -> Terminal:
-        terminal = Terminal([*SHOAL, *arguments], cwd=self.project, env=environment(self.home, **env))
+        return self.program([*SHOAL, *arguments], **env)
+
+    def program(self, argv: list[str], **env: str) -> Terminal:
+        terminal = Terminal(argv, cwd=self.project, env=environment(self.home, **env))
         return self._exits.enter_context(terminal)
 
     def argv(self, *arguments: str) -> list[str]:

@@ -201,5 +201,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "SHOAL_HOME": str(home),
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
+        "SHOAL_PLAIN": "1",
         **more,
     }

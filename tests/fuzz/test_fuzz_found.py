@@ -92,6 +92,15 @@ FOUND: dict[str, tuple[bytes, ...]] = {
     "definition": (b"---\nname: a\ndescription: d\nhooks: {\xff: []}\n---\np",),
     # A secret that is not UTF-8 stood across a character.
     "secrets": (b"\xb36789abcdefghijklmnopant-0123456789abcdefghijklmnop0",),
+    # Many stars were tried in every way there is.
+    "rules": (
+        b"Bash(%bb)" % (b"* a " * 10),
+        b"Read(%bb)" % (b"*a" * 10),
+        b"Read(%bb)" % (b"**a" * 10),
+        b"Edit(%bb)" % (b"a/**/" * 10),
+        b"Read(%bb)" % (b"a**/" * 10),
+        b"Read(%bb)" % (b"[+-0]*" * 10),
+    ),
     "globs": (b'{"a":' * 20_000 + b"}" * 20_000,),
     "schema": (
         b'{"required":true}',

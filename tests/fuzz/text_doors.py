@@ -149,7 +149,7 @@ def _rules_judge(found: list[rules.Rule]) -> None:
         assert str(rules.parse_rule(str(rule))) == str(rule)
         if rule.tool == "Bash" and rule.pattern:
             command = CommandRule(rule)
-            for part in analysed("git log -p | grep a && env A=1 xargs rm $x").parts:
+            for part in analysed(f"git log -p | grep a && env A=1 xargs rm $x; x {'a ' * 60}").parts:
                 command.covers(part)
                 command.concerns(part)
         elif rule.pattern and rule.tool in rules.FILE_TOOLS:

@@ -101,20 +101,20 @@ class Agent(Struct, kw_only=True):
     """Keeps what outlives a conversation that is about to be summarised; what is told of it afterwards."""
 
     def __post_init__(self) -> None:
-        self.schemas = tuple(tool.schema for tool in self.tools.values())
+        self.schemas = tuple([tool.schema for tool in self.tools.values()])
         self.recount()
 
     def give(self, tools: Mapping[str, Tool]) -> None:
         """Let it have other tools from its next request on; a call at work keeps the tool it has."""
-        before = sum(map(_length, self.schemas))
+        before = _length(self.schemas)
         self.tools = tools
         self.schemas = tuple(tool.schema for tool in tools.values())
-        self.context_tokens += (sum(map(_length, self.schemas)) - before) // BYTES_PER_TOKEN
+        self.context_tokens += (_length(self.schemas) - before) // BYTES_PER_TOKEN
 
     def recount(self) -> None:
         """Estimate anew, where the conversation is not the one the provider last counted."""
         said = (block for message in self.conversation.messages for block in message.content)
-        shown = sum(map(_length, self.schemas)) + len(self.system)
+        shown = _length(self.schemas) + len(self.system)
         self.context_tokens = shown // BYTES_PER_TOKEN + sum(map(weight, said))
 
     def request(self, messages: list[Message] | None = None) -> Request:
@@ -170,19 +170,21 @@ def _speaker(message: Message, *, meta: bool) -> Speaker:
     return "runtime" if meta else "person"
 
 
-_lengths: dict[int, tuple[ToolSchema, int]] = {}
-_KNOWN = 1_024
+_lengths: dict[tuple[int, ...], tuple[tuple[ToolSchema, ...], int]] = {}
+_KNOWN = 64
 
 
-def _length(schema: ToolSchema) -> int:
-    """Found out once: the agents of a session are given the same tools."""
-    known = _lengths.get(id(schema))
-    if known is not None and known[0] is schema:
+def _length(schemas: tuple[ToolSchema, ...]) -> int:
+    """Characters of all, found out once: the agents of a session are given the same tools."""
+    key = tuple(map(id, schemas))
+    known = _lengths.get(key)
+    if known is not None:
         return known[1]
     if len(_lengths) >= _KNOWN:
         _lengths.clear()
-    length = len(schema.name) + len(schema.description) + len(str(schema.input_schema))
-    _lengths[id(schema)] = (schema, length)
+    length = sum(len(each.name) + len(each.description) + len(str(each.input_schema)) for each in schemas)
+    # The schemas are kept with it: no other can have their place in memory, and so their id.
+    _lengths[key] = (schemas, length)
     return length
 
 

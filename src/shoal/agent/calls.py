@@ -14,6 +14,7 @@ from msgspec import Struct
 from shoal.agent.agent import Agent
 from shoal.agent.bounding import enterable
 from shoal.agent.hooked import after_call, before_call, permission_asked, with_context
+from shoal.core.clock import within
 from shoal.core.decisions import Allow, Ask, Decision, Deny
 from shoal.core.errors import NobodyToAsk, ShoalError, StoreError
 from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgress, ToolReturned, ToolStarted
@@ -39,7 +40,7 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
     for group in _side_by_side(agent, calls):
         for call in group:
             await agent.tell(
-                ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=_preview(call))
+                ToolStarted(agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview(call))
             )
         if len(group) == 1:
             await _enter(agent, group[0], await _run(agent, group[0], calls))
@@ -67,6 +68,10 @@ async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
 
 
 def _side_by_side(agent: Agent, calls: Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
+    if len(calls) == 1:
+        yield list(calls)
+        return
+
     def beside(call: ToolUse) -> bool:
         tool = _named(agent, call.name)
         return tool is not None and tool.side_by_side
@@ -222,8 +227,7 @@ async def _guarded(tool: Tool, call: ToolUse, site: Site) -> Outcome:
     try:
         if tool.deadline is None:
             return await tool.run(call.input, site)
-        async with site.clock.deadline(tool.deadline):
-            return await tool.run(call.input, site)
+        return await within(site.clock, tool.deadline, tool.run(call.input, site))
     except TimeoutError:
         return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
     except StoreError:
@@ -268,7 +272,8 @@ def _no_such_tool(name: str, known: list[str]) -> str:
     return f"There is no tool named {name!r}.{meant} The tools are: {', '.join(known)}."
 
 
-def _preview(call: ToolUse) -> str:
+def preview(call: ToolUse) -> str:
+    """What a call is about, in a few words."""
     for key in ("command", "file_path", "pattern", "url", "path", "description", "prompt"):
         value = call.input.get(key)
         if isinstance(value, str):

@@ -40,7 +40,7 @@ class Answering:
 
 def is_same_model(asked: str, answered: str) -> bool:
     """Whether the answer's id is that of the question, or a longer form of it."""
-    if not answered:
+    if not answered or answered == asked:
         return True
     wanted = asked.removesuffix("-latest").removesuffix(":latest").lower()
     got = answered.lower()

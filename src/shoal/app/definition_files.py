@@ -81,7 +81,7 @@ class Files(Generic[Item]):
         for path, seen in self._directories.items():
             if not _is_still(path, seen):
                 return False
-        return all(_is_still(path, kept.stamp) for path, kept in self._files.items())
+        return not self._files or all(_is_still(path, kept.stamp) for path, kept in self._files.items())
 
     @property
     def found(self) -> tuple[Item | Problem, ...]:

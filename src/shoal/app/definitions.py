@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.app.definition_files import Folder, Found, read_file, ruled
-from shoal.app.own_documents import documents_directory, readme
+from shoal.app.own_documents import documents_directory, index
 from shoal.app.settings import MANAGED
 from shoal.core.definitions import Definition, Problem, Source
 from shoal.core.errors import BadDefinition, UnknownAgent
@@ -52,6 +52,7 @@ class _Index(Struct):
     shadowed: list[Shadowed] = []
     problems: list[Problem] = []
     warnings: list[str] = []
+    usable: tuple[Definition, ...] | None = None
 
 
 class Definitions:
@@ -74,8 +75,16 @@ class Definitions:
         raise UnknownAgent(name, known=known, close=_close(name, known))
 
     def all(self) -> tuple[Definition, ...]:
-        """Those that can be used, the strongest source first."""
-        return tuple(each for each in self._index().standing.values() if isinstance(each, Definition))
+        """Those that can be used, the strongest source first; the same object as long as nothing changes."""
+        self._index()
+        return self.seen()
+
+    def seen(self) -> tuple[Definition, ...]:
+        """As at the last look, for who has just looked."""
+        index = self._known or self._index()
+        if index.usable is None:
+            index.usable = tuple(each for each in index.standing.values() if isinstance(each, Definition))
+        return index.usable
 
     @property
     def shadowed(self) -> tuple[Shadowed, ...]:
@@ -190,7 +199,7 @@ def _completed(found: Found) -> Found:
     if isinstance(found, Problem) or "{docs}" not in found.definition.prompt:
         return found
     prompt = found.definition.prompt.replace("{docs}", str(documents_directory()))
-    prompt = prompt.replace("{readme}", str(readme()))
+    prompt = prompt.replace("{index}", str(index()))
     return replace(found, definition=replace(found.definition, prompt=prompt))
 
 

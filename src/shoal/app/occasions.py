@@ -77,7 +77,7 @@ class Occasions:
 
     def _look(self, event: Event) -> None:
         match event:
-            case Asked(question=question) if self._session.parts.desk.attended:
+            case Asked(question=question) if self._session.parts.desk.waits:
                 self._task("Notification", _waits_for_answer(question))
             case TurnStarted() if self._idling is not None:
                 self._idling.cancel()

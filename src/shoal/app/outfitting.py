@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -69,9 +70,27 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     memory: AgentMemory | None = None
 
 
+class _Toolsets:
+    """Knows the last one, which is that of the next agent as a rule: many of one kind start together."""
+
+    def __init__(self, of_lead: Collection[str]) -> None:
+        self._of_lead = of_lead
+        self._known: tuple[Definition, tuple[str, ...], tuple[str, ...], Toolset] | None = None
+
+    def of(self, definition: Definition, kit: Kit) -> Toolset:
+        there, known = tuple(kit.tools), self._known
+        if known is not None and known[0] is definition and known[1] == there and known[2] == kit.also:
+            return known[3]
+        offered = (name for name in there if name not in self._of_lead)
+        toolset = tool_names(definition, offered, kit.also)
+        self._known = (definition, there, kit.also, toolset)
+        return toolset
+
+
 class Outfitting:
     def __init__(self, stock: Stock) -> None:
         self._stock = stock
+        self._toolsets = _Toolsets(stock.of_lead)
 
     def output(self, agent: AgentId) -> Path:
         return self._stock.outputs / f"{agent}.output"
@@ -315,8 +334,7 @@ class Outfitting:
         return definition
 
     def _toolset(self, definition: Definition, seat: Seat | None, kit: Kit) -> Toolset:
-        offered = (name for name in kit.tools if name not in self._stock.of_lead)
-        toolset = tool_names(definition, offered, kit.also)
+        toolset = self._toolsets.of(definition, kit)
         if toolset.missing:
             raise AgentRefused(
                 f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "

@@ -8,11 +8,11 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def documents_directory() -> Path:
-    """Holds the pages of `docs`. A wheel carries them, with the README, inside the package."""
+    """Holds the pages of `docs`. A wheel carries them inside the package."""
     installed = _PACKAGE / "docs"
     return installed if installed.is_dir() else _PACKAGE.parents[1] / "docs"
 
 
-def readme() -> Path:
-    installed = _PACKAGE / "docs" / "README.md"
-    return installed if installed.is_file() else _PACKAGE.parents[1] / "README.md"
+def index() -> Path:
+    """The page that leads to all others."""
+    return documents_directory() / "README.md"

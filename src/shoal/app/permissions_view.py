@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,6 +14,9 @@ from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Standing
 from shoal.wire.settings import lines_in
 from shoal.workspaces.local import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
 
 
 class RuleShown(Struct, frozen=True, kw_only=True):
@@ -60,6 +64,20 @@ def view(settings: Settings, cwd: Path) -> View:
         directories=tuple(map(str, (cwd.resolve(), *settings.standing.directories))),
         may_skip=permissions.may_skip,
         left_out=left_out(settings),
+    )
+
+
+def session_view(session: Session) -> View:
+    """Of the lead of a session as it stands."""
+    parts = session.parts
+    return View(
+        agent="lead",
+        mode=parts.permissions.mode,
+        mode_source="this session",
+        rules=tuple(_rows(parts.permissions.rules_in_force())),
+        directories=tuple(map(str, (parts.workspace.root, *parts.settings.standing.directories))),
+        may_skip=parts.permissions.may_skip,
+        left_out=left_out(parts.settings),
     )
 
 

@@ -38,11 +38,12 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
     Withdrawn,
+    WorkKept,
 )
 from shoal.core.groups import leave, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.core.messages import Message, Text, user
+from shoal.core.messages import Message, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.teams import SessionTeams
@@ -175,25 +176,25 @@ class Session(Voice):
             known = queue.size(LEAD)
             await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
-    def steer(self, text: str) -> None:
+    def steer(self, said: str | Message) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self._queue_up(text, by="person")
+        self._queue_up(user(said) if isinstance(said, str) else said, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        self._queue_up(message_from(sender, text, summary=summary), by="agent")
+        self._queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
-    def _queue_up(self, text: str, *, by: Speaker) -> None:
-        item = Item(id=self._ids.short(), to=LEAD, content=(Text(text=text),), by=by)
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=text))
+    def _queue_up(self, message: Message, *, by: Speaker) -> None:
+        item = Item(id=self._ids.short(), to=LEAD, content=message.content, by=by)
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text))
         self.parts.queue.put(item)
 
-    def unheard(self) -> tuple[str, ...]:
+    def unheard(self) -> tuple[Message, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
         said = self.parts.queue.take_prompts(LEAD)
         for item in said:
             self.emit(Withdrawn(agent=LEAD, item=item.id))
-        return tuple(block.text for item in said for block in item.content if isinstance(block, Text))
+        return tuple(Message(role="user", content=item.content) for item in said)
 
     def entered(self, item: Item) -> None:
         """Something that waited for an agent is in its conversation."""
@@ -328,6 +329,11 @@ class Session(Voice):
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            for completion, place in parts.left_over.unkept:
+                work = await parts.housing.settled(parts.workspace.root, place)
+                if work is not None:
+                    parts.left_over.tell_of(work, completion)
+                    self.emit(WorkKept(agent=completion.agent, work=work))
             for ended in parts.left_over.shells:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)

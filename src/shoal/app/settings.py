@@ -188,11 +188,13 @@ _STATES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STAT
 _TRUE = ("1", "true", "yes", "on")
 _SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 _COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
+_PLAIN = ("SHOAL_PLAIN",)
 _CHOICES = {
     "home": _HOMES,
     "model": _MODELS,
     "subagent_model": _SUBAGENT_MODELS,
     "shoal.coordinator": _COORDINATOR,
+    "shoal.plain": _PLAIN,
 }
 _SOURCES: tuple[Kind, ...] = ("user", "project", "local")
 _SWITCH = {
@@ -261,6 +263,7 @@ def load_settings(
             # What is said to agents must not leave because a project's file says so.
             telemetry=trusted.shoal.telemetry,
             coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
+            plain=_switched(environ, _PLAIN, usual=known.shoal.plain),
             worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
         ),
         warnings=(

@@ -22,6 +22,7 @@ class _Index(Struct):
     """Those that are not used, and what comes before each."""
     problems: list[Problem] = []
     warnings: list[str] = []
+    usable: tuple[Skill, ...] | None = None
 
 
 class Catalogue:
@@ -59,7 +60,11 @@ class Catalogue:
         return meant[0] if len(meant) == 1 else None
 
     def all(self) -> tuple[Skill, ...]:
-        return tuple(each for each in self._index().standing.values() if isinstance(each, Skill))
+        """The same object as long as nothing changes."""
+        index = self._index()
+        if index.usable is None:
+            index.usable = tuple(each for each in index.standing.values() if isinstance(each, Skill))
+        return index.usable
 
     @property
     def problems(self) -> tuple[Problem, ...]:

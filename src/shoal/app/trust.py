@@ -28,6 +28,8 @@ _APPROVERS = ("user", "lead", "auto")
 """Each lets more plans through than the one before."""
 _TRUSTING = ("never", "ask", "always")
 """Each lets more be obeyed than the one before."""
+_FILES = ("scripted:", "replay:")
+"""Models that are files: who wrote the project would be the mind of the lead."""
 
 
 class Widening(Struct, frozen=True, kw_only=True):
@@ -108,6 +110,8 @@ def widening_part(document: Document, person: Known) -> _Wide:
     found += [("hooks",)] if raw.get("hooks") else []
     # A server is a program that runs, or an address that hears what agents say.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
+    minds = {("model",): known.model, ("shoal", "model"): known.shoal.model}
+    found += [way for way, name in minds.items() if name is not None and name.startswith(_FILES)]
     found += [("shoal", key) for key in _wide_own(known.shoal, person.shoal) if _stands(raw, key)]
     return tuple((keys, _value(raw, keys)) for keys in found)
 

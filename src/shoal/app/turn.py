@@ -20,7 +20,7 @@ class Turn(AsyncIterator[Event]):
         self._interrupt = interrupt
 
     async def __anext__(self) -> Event:
-        event = await self._channel.get()
+        event = self._channel.taken() or await self._channel.get()
         if event is None:
             await self._task
             raise StopAsyncIteration

@@ -53,11 +53,9 @@ class Voice:
     async def tell(self, event: Event) -> None:
         self._keep(event)
         channel = self._channel
-        if channel is not None:
-            # As `put` does, without its coroutine: this is passed dozens of times in each round.
-            if channel.full:
-                await channel.room()
-            channel.push(event)
+        # Mostly there is room: this is passed dozens of times in each round.
+        if channel is not None and not channel.offer(event):
+            await channel.put(event)
 
     def _keep(self, event: Event) -> None:
         # On the record before anyone hears of it: what a surface has shown is kept.

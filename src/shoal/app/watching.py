@@ -54,7 +54,7 @@ def live_sessions(home: Path) -> list[Run]:
 
 def live_runs(home: Path, cwd: Path) -> list[Run]:
     """Those of this directory that a process works on now, the one with the newest event first."""
-    live = [run for run in live_sessions(home) if _began_in(run) == str(cwd)]
+    live = [run for run in live_sessions(home) if began_in(run) == str(cwd)]
     return sorted(live, key=lambda run: run.journal.stat().st_mtime_ns, reverse=True)
 
 
@@ -65,7 +65,8 @@ def _names(home: Path) -> list[str]:
         return []
 
 
-def _began_in(run: Run) -> str:
+def began_in(run: Run) -> str:
+    """The directory of the run; nothing where its journal does not tell."""
     started = (recorded.event for recorded in read_journal(run.journal))
     return next((event.cwd for event in started if isinstance(event, SessionStarted)), "")
 
@@ -87,7 +88,7 @@ def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
     runs = [Run(session=SessionId(each), home=home) for each in _names(home)]
     dated = [(run.journal.stat().st_mtime_ns, run) for run in runs if run.journal.exists()]
     for _, run in sorted(dated, key=lambda each: each[0], reverse=True):
-        if _began_in(run) == str(cwd.resolve()):
+        if began_in(run) == str(cwd.resolve()):
             return run
     return None
 

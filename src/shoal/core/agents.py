@@ -43,14 +43,14 @@ class Order(Struct, frozen=True, kw_only=True):
     """Rules for what it may do without asking."""
 
 
-class Ran(Struct, frozen=True, kw_only=True):
+class Ran(Struct, frozen=True, kw_only=True, gc=False):
     """A shell command and how it ended; None where its time was up."""
 
     command: str
     exit_code: int | None
 
 
-class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a run can show for its words, as the runtime saw it."""
 
     tool_calls: int = 0
@@ -73,7 +73,7 @@ class KeptWork(Struct, frozen=True, kw_only=True):
     commits: int = 0
 
 
-class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How a run ended. Its whole result is stored before this exists."""
 
     id: str

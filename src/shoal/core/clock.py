@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+import types
+from collections.abc import Coroutine, Generator
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Deadline(Protocol):
@@ -66,6 +70,39 @@ class SystemClock:
 
     def deadline(self, seconds: float) -> Deadline:
         return _LoopDeadline(seconds)
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """As a deadline around the work, which is set only where the work waits for something.
+
+    What is done at once is most of what is done, and a timer costs as much as many a tool.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    try:
+        async with clock.deadline(seconds):
+            return await _rest(work, waits_for)
+    finally:
+        work.close()
+
+
+@types.coroutine
+def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """What is left of work that was begun, as `await` would do it from the start."""
+    while True:
+        try:
+            try:
+                came = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - whatever is thrown is for the work to see
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(came)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 def iso(ms: int) -> str:

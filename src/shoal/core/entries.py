@@ -11,7 +11,7 @@ from shoal.core.messages import Message
 from shoal.core.usage import Usage
 
 
-class Billing(Struct, frozen=True, kw_only=True):
+class Billing(Struct, frozen=True, kw_only=True, gc=False):
     """What a provider said about the reply it gave."""
 
     message_id: str
@@ -21,7 +21,7 @@ class Billing(Struct, frozen=True, kw_only=True):
     request: RequestId | None = None
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Said(Struct, frozen=True, kw_only=True, gc=False):
     id: EntryId
     parent: EntryId | None
     at: int
@@ -35,7 +35,7 @@ class Said(Struct, frozen=True, kw_only=True):
     """The identity of what was delivered with it, so that it is delivered once."""
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class Compacted(Struct, frozen=True, kw_only=True, gc=False):
     """From here on the conversation starts anew; `before` is where it stood."""
 
     id: EntryId
@@ -45,7 +45,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     tokens_before: int
 
 
-class Rewound(Struct, frozen=True, kw_only=True):
+class Rewound(Struct, frozen=True, kw_only=True, gc=False):
     """The conversation went back: it goes on after `parent`."""
 
     id: EntryId

@@ -25,7 +25,7 @@ def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
-class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake):
+class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, gc=False):
     agent: AgentId
 
 
@@ -38,10 +38,13 @@ class Live(Event, frozen=True):
 
 
 class SessionStarted(Journaled, frozen=True):
+    """A session began, or was resumed; the first line of each run."""
+
     session: SessionId
     cwd: str
     model: str
     mode: str
+    """The permission mode."""
     tools: tuple[str, ...]
     resumed: bool = False
     version: str = ""
@@ -51,6 +54,8 @@ class SessionStarted(Journaled, frozen=True):
 
 
 class TurnStarted(Journaled, frozen=True):
+    """The agent was given something to do."""
+
     turn: int
     prompt: str
     """A preview."""
@@ -59,49 +64,67 @@ class TurnStarted(Journaled, frozen=True):
 
 
 class RequestSent(Journaled, frozen=True):
+    """A model is asked. What it will probably cost is set aside."""
+
     request: RequestId
     model: str
 
 
 class RequestSettled(Journaled, frozen=True):
+    """A model answered, and the provider told what it took."""
+
     request: RequestId
     model: str
     usage: Usage
     cost_usd: float | None
+    """None where the price of the model is not known."""
     duration_ms: int
 
 
 class RequestFailed(Journaled, frozen=True):
-    """`billed` requests may cost something nobody told us: they are listed as unsettled."""
+    """A request failed. A `billed` one may cost something nobody told us: it is listed as unsettled."""
 
     request: RequestId
     reason: str
     billed: bool
     retry_in: float | None = None
+    """Seconds after which it is asked again; None where it is not."""
 
 
 class AssistantSaid(Journaled, frozen=True):
+    """A whole answer of the model is in the transcript."""
+
     entry: EntryId
     preview: str
     tool_uses: int
+    """Calls in it."""
 
 
 class ToolStarted(Journaled, frozen=True):
+    """A tool call begins."""
+
     call: str
+    """The id that the model gave the call."""
     tool: str
     preview: str
+    """Of its input."""
 
 
 class ToolFinished(Journaled, frozen=True):
+    """A tool call ended, and its result is kept."""
+
     call: str
     tool: str
     is_error: bool
     size: int
+    """Characters of the whole result."""
     duration_ms: int
     preview: str
 
 
 class PermissionDenied(Journaled, frozen=True):
+    """A tool call was not made: a rule, a mode, a hook or an answer forbade it."""
+
     call: str
     tool: str
     reason: str
@@ -121,20 +144,30 @@ class HookRan(Journaled, frozen=True):
 
 
 class Asked(Journaled, frozen=True):
+    """A person is asked something; every surface shows it."""
+
     question: Question
 
 
 class Answered(Journaled, frozen=True):
+    """A question has its answer. The first one stands."""
+
     question: str
+    """Its id."""
     answer: Answer
 
 
 class ConversationCompacted(Journaled, frozen=True):
+    """The conversation was summarised, to have room again."""
+
     trigger: str
+    """`auto` at a full window, `manual` by a person."""
     tokens_before: int
 
 
 class FileChanged(Journaled, frozen=True):
+    """A file tool changes a file; what it was is kept for `shoal undo`."""
+
     turn: int
     path: str
 
@@ -147,16 +180,20 @@ class Undone(Journaled, frozen=True):
     restored: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
+    """Files that were changed since by somebody else."""
 
 
 class AgentStarted(Journaled, frozen=True):
     """An agent began its job, or was resumed to go on with it."""
 
     kind: str
+    """Its type, as `shoal agents ls` lists them."""
     name: str
     description: str
     parent: AgentId
+    """Who started it."""
     call: str
+    """The tool call that started it."""
     depth: int
     model: str
     mode: str
@@ -175,6 +212,8 @@ class AgentMoved(Journaled, frozen=True):
 
 
 class AgentEnded(Journaled, frozen=True):
+    """An agent ended. Its whole result was stored before."""
+
     completion: Completion
     notice: str = ""
     """What the lead is told of a teammate's end, under the completion's id; empty where it is not told."""
@@ -201,6 +240,7 @@ class Notified(Journaled, frozen=True):
     """This agent has been told of a completion: by the queue, or by the tool call named."""
 
     completion: str
+    """The id of what it was told of."""
     call: str = ""
 
 
@@ -211,16 +251,22 @@ class ShellStarted(Journaled, frozen=True):
 
 
 class ShellEnded(Journaled, frozen=True):
+    """A command in the background ended."""
+
     id: str
     """Of the news of it: `Notified` says that its agent has it."""
     end: ShellEnd
 
 
 class ScheduleMade(Journaled, frozen=True):
+    """A prompt will come back at set times."""
+
     schedule: Schedule
 
 
 class ScheduleEnded(Journaled, frozen=True):
+    """A schedule is over."""
+
     schedule: str
     how: ScheduleEnd
 
@@ -230,6 +276,7 @@ class Queued(Journaled, frozen=True):
 
     item: str
     by: Speaker
+    """Whose words they are."""
     text: str
 
 
@@ -320,9 +367,12 @@ EndReason: TypeAlias = Literal[
 
 
 class TurnEnded(Journaled, frozen=True):
+    """The agent has nothing more to do, or was stopped."""
+
     turn: int
     reason: EndReason
     requests: int
+    """To the model, in this turn."""
     detail: str = ""
     duration_ms: int = 0
 
@@ -360,13 +410,18 @@ class MessageAdded(Live, frozen=True):
 
 
 class ToolReturned(Live, frozen=True):
+    """What a tool call gave back, whole."""
+
     call: str
     tool: str
     result: ToolResult
     data: Any = None
+    """For programs, where the tool has some."""
 
 
 class ToolProgress(Live, frozen=True):
+    """A tool call that takes long tells how far it is."""
+
     call: str
     text: str
 
@@ -382,6 +437,7 @@ class Finished(Live, frozen=True):
     cost_usd: float | None
     duration_ms: int
     duration_api_ms: int
+    """Of it, waiting for models."""
     limit: Limit | None = None
     """Which limit of the purse ended it, if one did."""
     output: Any = None

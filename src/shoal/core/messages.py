@@ -17,7 +17,7 @@ INTERRUPTED = (
 """The result of a call that will get no other."""
 
 
-class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """A part of a message."""
 
 
@@ -36,12 +36,12 @@ class RedactedThinking(Block, frozen=True, tag="redacted_thinking"):
     data: str
 
 
-class Base64Source(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64"):
+class Base64Source(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64", gc=False):
     media_type: str
     data: str
 
 
-class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url"):
+class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url", gc=False):
     url: str
 
 
@@ -65,7 +65,7 @@ ContentBlock: TypeAlias = Text | Thinking | RedactedThinking | Image | ToolUse |
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True, gc=False):
     role: Role
     content: tuple[ContentBlock, ...]
 

@@ -23,7 +23,7 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
     input_schema: Mapping[str, Any]
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, kw_only=True, gc=False):
     """`system`, `tools` and all but the newest messages are the same, byte for byte, from turn to turn.
 
     `messages` is the conversation itself, not a copy: a model that keeps it beyond its reply copies it.
@@ -37,7 +37,7 @@ class Request(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class Reply(Struct, frozen=True, kw_only=True, gc=False):
     message: Message
     usage: Usage
     stop_reason: StopReason
@@ -48,26 +48,26 @@ class Reply(Struct, frozen=True, kw_only=True):
     """False where the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
 
-class Sent(Struct, frozen=True):
+class Sent(Struct, frozen=True, gc=False):
     """A request is about to leave; from here on it may cost something."""
 
 
-class TextDelta(Struct, frozen=True):
+class TextDelta(Struct, frozen=True, gc=False):
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True):
+class ThinkingDelta(Struct, frozen=True, gc=False):
     text: str
 
 
-class ToolInputDelta(Struct, frozen=True):
+class ToolInputDelta(Struct, frozen=True, gc=False):
     """A tool call is being written; for progress only, it is never run before it is whole."""
 
     name: str
     size: int
 
 
-class Retrying(Struct, frozen=True, kw_only=True):
+class Retrying(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt failed and another will be made: what was heard of it so far does not count."""
 
     reason: str

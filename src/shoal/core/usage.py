@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of one or more requests. `input_tokens` excludes what was read from or written to the cache."""
 
     input_tokens: int = 0

@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import accumulate
+from operator import or_
 from typing import Literal, TypeAlias
 
 from shoal.policy.rules import Rule
@@ -122,11 +124,28 @@ class CommandRules:
 def _fits(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
     for at, own in enumerate(pattern):
         if own == "*":
-            rest = pattern[at + 1 :]
-            return not rest or any(_fits(rest, words[skip:]) for skip in range(at, len(words)))
+            return at <= len(words) and _fits_behind(pattern[at:], words[at:])
         if at >= len(words) or not fnmatchcase(words[at], _as_glob(own)):
             return False
     return len(pattern) == len(words)
+
+
+def _fits_behind(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """From the end on, each word once for each part of the pattern: to try every way would take for ever."""
+    # Whether what follows in the pattern fits the words from each place on.
+    fits = [False] * len(words) + [True]
+    for at, own in reversed(list(enumerate(pattern))):
+        if own != "*":
+            glob = _as_glob(own)
+            fits = [after and fnmatchcase(word, glob) for word, after in zip(words, fits[1:], strict=True)]
+            fits.append(False)
+        elif at == len(pattern) - 1:
+            fits = [True] * (len(words) + 1)
+        else:
+            # Something follows, which takes a word at least.
+            fits[-1] = False
+            fits = list(accumulate(reversed(fits), or_))[::-1]
+    return fits[0]
 
 
 def _as_glob(own: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 _PIECE = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|\[|\\.|.", re.DOTALL)
+_ANY_DEPTH = ("**/", "**")
 
 
 class BadPattern(ValueError):
@@ -18,11 +20,42 @@ def path_expression(pattern: str, base: str) -> str:
     What a pattern names it names with everything below it.
     """
     base, pattern, anchored = _based(pattern, base)
-    body = "".join(_piece(found[0]) for found in _PIECE.finditer(pattern))
-    depth = "" if anchored else "(?:.*/)?"
-    if not body:
+    pieces = [found[0] for found in _PIECE.finditer(pattern)]
+    if not pieces:
         return f"{re.escape(base)}(?:/.*)?"
-    return f"{re.escape(base)}/{depth}{body}(?:/.*)?"
+    return f"{re.escape(base)}/{_expression(pieces if anchored else ['**/', *pieces])}(?:/.*)?"
+
+
+def _expression(pieces: list[str]) -> str:
+    """What stands between two `**` is looked for from the left and, once found, not elsewhere again: where it
+    ends first leaves most to what follows. Else a pattern of many stars would take for ever to say no."""
+    groups: list[list[str]] = [[]]
+    for piece in pieces:
+        if piece in _ANY_DEPTH:
+            groups.append([])
+        groups[-1].append(piece)
+    written = []
+    if sum(after[0] == "**/" and bool(group) and group[-1] != "/" for group, after in pairwise(groups)) > 1:
+        raise BadPattern("`**/` stands in the middle of names more than once; write `/**/`")
+    for group, following in zip(groups, [*groups[1:], [""]], strict=True):
+        # Before `**/` only the end of a name is as good as any other.
+        settled = following[0] == "**" or (following[0] == "**/" and group[-1:] == ["/"])
+        written.append(f"(?>{_names(group)})" if settled else _names(group))
+    return "".join(written)
+
+
+def _names(pieces: list[str]) -> str:
+    """The same for what stands between two `*` of one name."""
+    chunks: list[list[str]] = [[]]
+    for piece in pieces:
+        if piece == "*":
+            chunks.append([])
+        chunks[-1].append(_piece(piece))
+    written = ["".join(chunks[0])]
+    for number, chunk in enumerate(chunks[1:], start=2):
+        settled = number < len(chunks) and "/" not in chunk
+        written.append(f"(?>{''.join(chunk)})" if settled else "".join(chunk))
+    return "".join(written)
 
 
 def path_anchor(pattern: str, base: str) -> tuple[str, bool]:
@@ -55,13 +88,13 @@ def _based(pattern: str, base: str) -> tuple[str, str, bool]:
 def _piece(piece: str) -> str:
     match piece:
         case "**/":
-            return "(?:.*/)?"
+            return "(?:.*?/)??"
         case "/**":
             return "(?:/.*)?"
         case "**":
-            return ".*"
+            return ".*?"
         case "*":
-            return "[^/]*"
+            return "[^/]*?"
         case "?":
             return "[^/]"
         case "[":
@@ -76,7 +109,8 @@ def _class(piece: str) -> str:
     turned = inside[:1] in ("!", "^")
     inside = inside[1:] if turned else inside
     escaped = re.sub(r"([\\\[\]^])", r"\\\1", inside)
-    expression = f"[^/{escaped}]" if turned else f"[{escaped}]"
+    # A range may hold the slash, which no set means.
+    expression = f"[^/{escaped}]" if turned else f"(?!/)[{escaped}]"
     try:
         re.compile(expression)
     except re.error as error:

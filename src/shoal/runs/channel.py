@@ -30,6 +30,26 @@ class Channel:
             await self.room()
         self.push(event)
 
+    def offer(self, event: Event) -> bool:
+        """As `put`, where nobody has to wait; False where somebody has."""
+        if len(self._events) >= self._size and not self._closed:
+            return False
+        # As `push` does: this is passed dozens of times in each round.
+        if not self._closed:
+            self._events.append(event)
+            if self._reader is not None:
+                self._wake_reader()
+        return True
+
+    def taken(self) -> Event | None:
+        """As `get`, where nobody has to wait; None where somebody has."""
+        if not self._events:
+            return None
+        event = self._events.popleft()
+        if self._writers and len(self._events) == self._size // 2:
+            self._wake_writer()
+        return event
+
     def push(self, event: Event) -> None:
         """As `put`, for the rare event told by code that cannot wait: it may pass the bound."""
         if self._closed:
@@ -51,14 +71,11 @@ class Channel:
 
     async def get(self) -> Event | None:
         """The next event; None when the channel is closed and empty."""
-        while not self._events:
+        while (event := self.taken()) is None:
             if self._closed:
                 return None
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
-        event = self._events.popleft()
-        if self._writers and len(self._events) == self._size // 2:
-            self._wake_writer()
         return event
 
     async def room(self) -> None:

@@ -47,6 +47,11 @@ class FileDesk:
         self._watch: DirectoryWatch | None = None
         self._news: asyncio.Event | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether a question waits for a person, here or at another terminal."""
+        return self.attended or self.patience is not None
+
     async def ask(self, question: Question) -> Answer:
         self._questions.put(question)
         self._emit(Asked(agent=question.agent, question=question))

@@ -33,8 +33,8 @@ from shoal.tools.plan import digest_of
 class Company(Protocol):
     """What the lead's mail needs to know of the team."""
 
-    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
-        """Whether the member still waits for the answer to what it asked then."""
+    def waits_for(self, name: AgentName, request: str, mail: str) -> bool:
+        """Whether the member still waits for the answer to what it asked by this mail."""
         ...
 
     def agent_of(self, name: AgentName) -> AgentId: ...
@@ -80,9 +80,7 @@ class LeadMail:
                 self._idle(mail, body)
             case PermissionRequest() if self._is_waited_for(mail, body):
                 self._ask(mail, body)
-            case PlanApprovalRequest() if self._company.waits_for(
-                mail.sender, body.request_id, mail.timestamp
-            ):
+            case PlanApprovalRequest() if self._is_waited_for(mail, body):
                 if self._on.approver() == "lead":
                     self._wake(shown(mail, body).item(mail.id, self._on.leader))
                 else:
@@ -104,7 +102,7 @@ class LeadMail:
         return False
 
     def _is_waited_for(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> bool:
-        return self._company.waits_for(mail.sender, body.request_id, mail.timestamp)
+        return self._company.waits_for(mail.sender, body.request_id, mail.id)
 
     def release(self) -> bool:
         """Give the lead what was held; whether there was anything."""

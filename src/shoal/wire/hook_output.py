@@ -27,29 +27,51 @@ class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of a PermissionRequest hook, as to a person's question."""
 
     behavior: Literal["allow", "deny"]
+    """The answer."""
     updated_input: dict[str, Any] | None = None
+    """The input to run the call with."""
     message: str | None = None
+    """Why not; the model reads it."""
     interrupt: bool = False
+    """With `deny`: the agent's turn ends here."""
 
 
 class _Specific(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What only some events have."""
+
     hook_event_name: str | None = None
+    """The event it answers; another one than the hook was told of is an error."""
     permission_decision: Behavior | None = None
+    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied."""
     permission_decision_reason: str | None = None
+    """Why so."""
     updated_input: dict[str, Any] | None = None
+    """`PreToolUse`: replaces the input of the call, which is then judged like any other."""
     additional_context: str | None = None
+    """For the model: behind a result, with a prompt, at an agent's start, or for a summary."""
     decision: _Answer | None = None
+    """`PermissionRequest`: the answer in the person's place."""
     worktree_path: str | None = None
+    """`WorktreeCreate`: the directory to use."""
 
 
 class _Said(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What every event has."""
+
     go_on: bool = msgspec.field(name="continue", default=True)
+    """`false`: the agent's turn ends here."""
     stop_reason: str | None = None
+    """Why it ends."""
     suppress_output: bool = False
+    """Whether what the hook wrote is left out of the journal."""
     system_message: str | None = None
+    """For the person."""
     decision: Literal["approve", "block"] | UnsetType | None = UNSET
+    """`block`: it must not be. `approve`, for a call: as `permissionDecision` `allow`."""
     reason: str | None = None
+    """Why it is blocked; the model reads it."""
     hook_specific_output: _Specific | None = None
+    """What only some events have; the fields are below."""
 
 
 def verdict_of_text(event: HookEvent, text: str) -> Verdict:

@@ -26,13 +26,21 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     """What a person knows about a model: dollars per million tokens, and sizes in tokens."""
 
     input: Dollars | None = None
+    """A million tokens that it reads."""
     output: Dollars | None = None
+    """A million tokens that it writes."""
     cache_write: Dollars | None = None
+    """A million tokens put into the prompt cache; None is a quarter more than `input`."""
     cache_read: Dollars | None = None
+    """A million tokens read from the prompt cache; None is `input`."""
     window: Tokens | None = None
+    """What a conversation may hold."""
     max_output: Tokens | None = None
+    """The longest answer it gives."""
     images: bool | None = None
+    """Whether it sees pictures."""
     tools: bool | None = None
+    """Whether it calls tools by itself; else calls are asked for and read as text."""
     api: Literal["chat", "responses"] | None = None
     """Over which of OpenAI's two it is asked, at any base URL."""
 
@@ -41,9 +49,13 @@ class AgentLimits(Struct, frozen=True, kw_only=True):
     """None means no limit."""
 
     usd: Dollars | None = None
+    """US dollars."""
     tokens: Tokens | None = None
+    """Tokens that models read, cached or not, and write."""
     requests: Count | None = None
+    """Requests to models."""
     seconds: Seconds | None = None
+    """Time at work."""
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,10 +64,13 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     enabled: bool | Literal["auto"] = "auto"
     """`auto` confines where the machine can; `true` refuses to run a command where it cannot."""
     network: bool = True
+    """Whether confined commands reach the network."""
     auto_allow: bool = False
     """Whether a confined command may run without asking; rules that deny or ask still hold."""
     writable: tuple[str, ...] = ()
+    """Paths that confined commands may write besides the project, granted directories and TMPDIR."""
     hidden: tuple[str, ...] = ()
+    """Paths that confined commands do not see, besides keys and credentials."""
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
@@ -74,8 +89,11 @@ class Own(Struct, frozen=True, kw_only=True):
     """The settings under `shoal`, which no other program reads."""
 
     model: str | None = None
+    """The model to ask; stronger than `model` of the same file, which other programs read too."""
     models: dict[str, ModelFacts] = {}
+    """By a model's name, what is not known of it or known wrongly."""
     aliases: dict[str, str] = {}
+    """Names of your own for models."""
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
     """The share of the window at which a conversation is compacted."""
     session_memory: bool = False
@@ -95,14 +113,19 @@ class Own(Struct, frozen=True, kw_only=True):
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
     """Characters of a tool's output that enter the conversation; the rest is kept in a file."""
     max_output_tokens: Tokens | None = None
+    """The longest answer that is asked for; None is what the model gives."""
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
+    """Tokens a model may think with before it answers; 0 is none."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
+    """Requests of one turn of the lead."""
     max_budget_usd: Dollars | None = None
-    """For the whole session with all its agents, as the four below."""
+    """US dollars, for the whole session with all its agents, as the four below."""
     max_total_tokens: Tokens | None = None
+    """Tokens that models read, cached or not, and write."""
     max_requests: Count | None = None
+    """Requests to models."""
     max_seconds: Seconds | None = None
-    """From the start of this process."""
+    """Seconds from the start of this process."""
     max_agents: Count | None = None
     """Agents that may ever be started beside the lead."""
     max_concurrent: Count = 20
@@ -115,6 +138,10 @@ class Own(Struct, frozen=True, kw_only=True):
     """For all agents of a type together; seconds for each of them."""
     fan_out_preview: Count | None = 8
     """Agents that may be started at once without asking a person first; null never asks."""
+    theme: Literal["dark", "light", "ansi"] | None = None
+    """Of the full-screen terminal; `ansi` uses the terminal's own colours, None asks the terminal."""
+    plain: bool = False
+    """Whether the terminal is line by line, without a full screen."""
     coordinator: bool = False
     """Whether the lead only starts, tells and stops agents, which then all run in the background."""
     assistant: bool = False
@@ -163,32 +190,51 @@ class Own(Struct, frozen=True, kw_only=True):
     durable: bool = False
     """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
     sandbox: SandboxSettings = SandboxSettings()
+    """How shell commands are confined."""
     instructions: bool = True
     """Whether agents are told what CLAUDE.md, AGENTS.md and the like say."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    """What OpenTelemetry is told."""
     worktree_guard: WorktreeGuard = "sandbox"
     """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
 
 
 class Rules(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What agents may do; the lists of all files count together."""
+
     allow: tuple[str, ...] = ()
+    """Rules for what runs without asking."""
     ask: tuple[str, ...] = ()
+    """Rules for what is always asked; stronger than `allow`."""
     deny: tuple[str, ...] = ()
+    """Rules for what never runs; stronger than both."""
     default_mode: Mode | None = None
+    """What becomes of a call that no rule speaks of, where no flag says it."""
     additional_directories: tuple[str, ...] = ()
+    """Directories that tools work in besides the project."""
 
 
 class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     """The part of a settings file that Shoal acts on. Every other key belongs to another program."""
 
     model: str | None = None
+    """The model to ask."""
     permissions: Rules = Rules()
+    """What agents may do."""
     env: dict[str, str | int | float | bool] = {}
+    """Variables for the processes that tools start; those of providers count in your own files alone."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
+    """Days for which other programs keep sessions. Shoal removes nothing by itself."""
+    hooks: Any = None
+    """Programs that are told what agents do, by event."""
+    disable_all_hooks: bool | None = None
+    """In your own files: `true` turns off all hooks but managed ones."""
     mcp_servers: dict[str, Any] = {}
+    """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
     """Servers of a project's `.mcp.json` that are not started."""
     shoal: Own = Own()
+    """Shoal's own settings, which no other program reads."""
 
 
 Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"]

@@ -52,12 +52,16 @@ class Followed:
         return not self.live or self.picture.run.ended
 
     async def frames(self, since: int = 0) -> AsyncIterator[Frame]:
-        """What changed since an offset, then what changes, for ever; a frame gathers what comes together."""
+        """What changed since an offset, then what changes, for ever; a frame gathers what comes together.
+
+        The first comes at once, also where nothing changed: it tells whether the run is live.
+        """
+        live: bool | None = None
         while True:
             news = self._news
-            if self.picture.offset > since or since == 0:
+            if self.picture.offset > since or live != self.live:
                 frame = replace(self.picture.since(since), live=self.live)
-                since = frame.offset
+                since, live = frame.offset, frame.live
                 yield frame
                 await self._clock.sleep(PACE)
             else:
@@ -74,9 +78,9 @@ class Followed:
             watch.close()
 
     async def _catch_up(self) -> None:
+        before = self.picture.offset, self.live
         # Asked before reading: what the last writer wrote before it ended is still read below.
         self.live = self.run.is_live
-        before = self.picture.offset
         for number, recorded in enumerate(read_journal(self.run.journal, self._read)):
             self.picture.record(recorded)
             self._read = recorded.next
@@ -87,7 +91,7 @@ class Followed:
         if not self.live and not self._lost and not self.picture.run.ended:
             self._lost = True
             self.picture.lost()
-        if self.picture.offset != before:
+        if (self.picture.offset, self.live) != before:
             self._tell()
 
     def _tell(self) -> None:

@@ -77,8 +77,7 @@ class Picture:
 
     def lost(self) -> None:
         """No process works on the run."""
-        for standing in [each for each in self.standings.children() if each.live]:
-            self._agents.touch(standing.agent, self.offset)
+        self._touch_lost(self.offset)
         self.standings.lost()
         for row in [row for row in self.questions.values() if not row.answered]:
             self.questions.put(row.id, replace(row, answered=self._at), self.offset)
@@ -127,7 +126,14 @@ class Picture:
                 self._agent_heard(event, at, offset)
         self._run_heard(event, at, offset)
 
+    def _touch_lost(self, offset: int) -> None:
+        """Those who are taken for gone when nobody works on the run."""
+        for standing in self.standings.at_work():
+            self._agents.touch(standing.agent, offset)
+
     def _agent_heard(self, event: Event, at: int, offset: int) -> None:
+        if isinstance(event, SessionStarted | SessionEnded):
+            self._touch_lost(offset)
         standing = self.standings.hear(event, at / 1000)
         if event.agent in self._agents:
             self._agents.touch(event.agent, offset)

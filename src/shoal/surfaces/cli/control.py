@@ -70,7 +70,7 @@ class StreamInput:
     def take(self) -> Message | None:
         """What to do next; None when nothing waits."""
         if late := self._session.unheard():
-            return Message(role="user", content=tuple(Text(text=text) for text in late))
+            return Message(role="user", content=tuple(block for each in late for block in each.content))
         return self._waiting.popleft() if self._waiting else None
 
     def hear(self, event: Event) -> None:

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     name="demo",
     help="Watch a team repair a small project: offline, without a key, in about 30 seconds. Its three "
     "teammates run in processes of their own, share a board and write to each other; one of them is killed. "
-    "With `agents` three agents work side by side in git worktrees.",
+    "With `agents` three agents work side by side in git worktrees. With `tutorial` a project is laid out "
+    "here to follow the tutorial in, with a script that stands in for a model.",
 )
-@click.argument("what", type=click.Choice(["team", "agents"]), default="team")
+@click.argument("what", type=click.Choice(["team", "agents", "tutorial"]), default="team")
 @click.option("--fast", is_flag=True, help="Without pauses.")
 @click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and say where they are.")
 @click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home.")
 def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
+    if what == "tutorial":
+        from shoal.surfaces.cli.demo_tutorial import lay_out
+
+        return lay_out()
     screen = screen_for(sys.stdout)
     signals = Signals()
     try:

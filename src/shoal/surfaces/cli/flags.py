@@ -194,6 +194,7 @@ _FORMS = (
     ),
     Option(["--verbose"], is_flag=True, help="Headless: say on stderr what each turn took."),
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
+    Option(["--plain"], is_flag=True, help="At a terminal: line by line, no full screen."),
 )
 _SETTINGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Settings on top of those in files."),

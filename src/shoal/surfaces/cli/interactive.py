@@ -18,22 +18,22 @@ from shoal.surfaces.cli.slash import completions
 from shoal.surfaces.cli.talk import Talk
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Sequence
 
     from shoal.app.options import Options
     from shoal.app.session import Session
     from shoal.core.agents import Glimpse
     from shoal.core.messages import Message
-
-    Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
+    from shoal.surfaces.cli.sittings import Prepare
 
 _NOT_THE_PERSONS = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
 RECALLED = 400
 """Columns of the last prompt and answer that a resumed session begins with."""
 
 
-def interactive(options: Options, prompt: str | None, prepare: Prepare | None = None) -> int:
+def interactive(
+    options: Options, prompt: str | None, prepare: Prepare | None = None, *, plain: bool = False
+) -> int:
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
@@ -43,7 +43,14 @@ def interactive(options: Options, prompt: str | None, prepare: Prepare | None = 
 
     ask_once(options)
     offer(options)
-    return asyncio.run(converse(options, prompt, find_home(os.environ, Path.cwd()), prepare))
+    from shoal.surfaces.cli.plainness import is_plain
+
+    home = find_home(os.environ, Path.cwd())
+    if plain or is_plain(options.cwd or Path.cwd(), options.settings, options.setting_sources):
+        return asyncio.run(converse(options, prompt, home, prepare))
+    from shoal.surfaces.tui.launch import full_screen
+
+    return asyncio.run(full_screen(options, prompt, home, prepare))
 
 
 def _without_terminal(options: Options, prompt: str | None) -> int:
@@ -68,11 +75,10 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
 
     `prepare` gives the first prompt once the session is open.
     """
-    from shoal.app.session import Session
     from shoal.app.watching import Run
     from shoal.surfaces.cli.ps import standings_of
+    from shoal.surfaces.cli.sittings import sittings
 
-    options = structs.replace(options, attended=True)
     screen = screen_for(sys.stdout)
     place: Prompt
     now: list[Session] = []
@@ -81,22 +87,21 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
         place = LivePrompt(screen, home / "shoal" / "history", lambda: completions(now))
     else:
         place = PlainPrompt(screen)
+
+    async def sit(session: Session) -> Talk:
+        now[:] = [session]
+        _greet(screen, session)
+        return Talk(session, screen, place, standings_of(Run(session=session.id, home=home)))
+
     place.open()
     try:
-        while True:
-            async with Session(options) as session:
-                now[:] = [session]
-                _greet(screen, session)
-                so_far = standings_of(Run(session=session.id, home=home))
-                talk = Talk(session, screen, place, so_far)
-                outcome = await talk.go(prompt if prepare is None else await prepare(session))
-                session.parts.occasions.ending = "clear" if outcome == "cleared" else "prompt_input_exit"
-                _farewell(screen, session, await session.stop_agents())
-            if outcome == "ended":
-                return talk.status
-            prompt = prepare = None
-            fresh = {"resume": None, "continue_last": False, "fork": False, "session_id": None}
-            options = structs.replace(options, begun="clear", **fresh)
+        return await sittings(
+            options,
+            prompt,
+            prepare,
+            sit=sit,
+            leave=lambda session, stopped: say_farewell(screen, session, stopped),
+        )
     finally:
         place.close()
 
@@ -123,7 +128,7 @@ def _recall(screen: Screen, messages: Sequence[Message]) -> None:
         screen.write(f"{cut(one_line(said), RECALLED)}\n\n", DIM)
 
 
-def _farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
+def say_farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
     screen.fresh_line()
     if stopped:
         screen.write(f"{stopped_agents(stopped)}\n", YELLOW)

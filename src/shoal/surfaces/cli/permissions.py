@@ -84,7 +84,7 @@ def print_view(seen: View, *, as_json: bool) -> None:
     if as_json:
         _print_json(seen)
         return
-    for line in _listed(seen, colours=has_colours(sys.stdout)):
+    for line in listed(seen, colours=has_colours(sys.stdout)):
         click.echo(line)
 
 
@@ -126,7 +126,7 @@ def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:
         yield from (f"  {_FOR[each.destination]}: {change(each)}" for each in explanation.suggestions)
 
 
-def _listed(seen: View, *, colours: bool) -> Iterator[str]:
+def listed(seen: View, *, colours: bool) -> Iterator[str]:
     yield f"{painted('mode', BOLD, colours=colours)}  {seen.mode}  ({seen.mode_source})"
     yield painted("directories", BOLD, colours=colours)
     yield from (f"  {clean(directory)}" for directory in seen.directories)

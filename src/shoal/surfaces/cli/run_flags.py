@@ -52,7 +52,7 @@ def run_with(
     if not headless:
         from shoal.surfaces.cli.interactive import interactive
 
-        return interactive(options, prompt, prepare)
+        return interactive(options, prompt, prepare, plain=flags["plain"])
     from shoal.surfaces.cli.headless import Job
     from shoal.surfaces.cli.headless import headless as run_headless
     from shoal.surfaces.cli.output import Wanted

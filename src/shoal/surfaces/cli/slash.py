@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,9 +16,9 @@ from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.surfaces.cli.talk import Talk
+    from shoal.surfaces.cli.dialogue import Dialogue
 
-Run = Callable[["Talk", str], Coroutine[Any, Any, None]]
+Run = Callable[["Dialogue", str], Coroutine[Any, Any, None]]
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -61,19 +62,25 @@ def completions(sessions: Sequence[Session]) -> list[str]:
     return [*(command.name for command in COMMANDS), *own]
 
 
+def described(session: Session) -> list[tuple[str, str]]:
+    """Each command that can be typed, and what it is for."""
+    own = [(f"/{each.name}", one_line(each.description)) for each in session.parts.knowledge.commands()]
+    return [*((command.name, command.help) for command in COMMANDS), *own]
+
+
 def argument(text: str) -> str:
     return text.partition(" ")[2].strip()
 
 
-async def _help(talk: Talk, _: str) -> None:
-    with talk.telling.aside():
+async def _help(talk: Dialogue, _: str) -> None:
+    with talk.telling.aside() as write:
         for command in COMMANDS:
-            talk.screen.write(f"  {command.usage:<18}", BOLD)
-            talk.screen.write(f"{command.help}\n", DIM)
+            write(f"  {command.usage:<20}", BOLD)
+            write(f"{command.help}\n", DIM)
         for each in talk.session.parts.knowledge.commands():
-            talk.screen.write(f"  {f'/{each.name} {each.argument_hint}'.strip():<17} ", BOLD)
-            talk.screen.write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
-        talk.screen.write(
+            write(f"  {f'/{each.name} {each.argument_hint}'.strip():<19} ", BOLD)
+            write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
+        write(
             "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
             "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
             "  Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.\n"
@@ -86,24 +93,24 @@ def _from(command: Skill | TypedPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
-async def _btw(talk: Talk, question: str) -> None:
+async def _btw(talk: Dialogue, question: str) -> None:
     if not question:
         talk.telling.note("/btw QUESTION asks the agent something that its conversation never holds.")
         return
     answer = await talk.session.ask_aside(question)
-    with talk.telling.aside():
-        talk.screen.write(f"  ↳ {one_line(question)}\n", DIM)
+    with talk.telling.aside() as write:
+        write(f"  ↳ {one_line(question)}\n", DIM)
         for line in (answer or "It had no answer.").splitlines():
-            talk.screen.write(f"  {line}\n")
+            write(f"  {line}\n")
 
 
-async def _compact(talk: Talk, wish: str) -> None:
+async def _compact(talk: Dialogue, wish: str) -> None:
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
     talk.telling.note("The conversation goes on from a summary of itself.")
 
 
-async def _notes(talk: Talk, word: str) -> None:
+async def _notes(talk: Dialogue, word: str) -> None:
     from shoal.app.session_memory import SessionMemory
 
     memory = talk.session.agent.remember
@@ -120,7 +127,7 @@ async def _notes(talk: Talk, word: str) -> None:
             talk.telling.note(line)
 
 
-async def _cost(talk: Talk, _: str) -> None:
+async def _cost(talk: Dialogue, _: str) -> None:
     purse = talk.session.agent.purse.tree
     talk.telling.note(
         f"{dollars(purse.usd if purse.priced else None)} · "
@@ -131,13 +138,13 @@ async def _cost(talk: Talk, _: str) -> None:
             talk.telling.note(f"  {model}: {dollars(usd)} · {count(usage.total_tokens)} tokens")
 
 
-async def _model(talk: Talk, name: str) -> None:
+async def _model(talk: Dialogue, name: str) -> None:
     if name:
         await talk.session.set_model(name)
     talk.telling.note(f"The model is {talk.session.agent.model.card.id}.")
 
 
-async def _rewind(talk: Talk, turn: str) -> None:
+async def _rewind(talk: Dialogue, turn: str) -> None:
     turns = talk.session.turns()
     if not turn:
         for each in turns:
@@ -157,25 +164,19 @@ async def _rewind(talk: Talk, turn: str) -> None:
         talk.telling.note(line, style)
 
 
-async def _agents(talk: Talk, words: str) -> None:
-    from shoal.surfaces.cli.slash_agents import agents
-
-    await agents(talk, words)
-
-
-async def _skills(talk: Talk, _: str) -> None:
+async def _skills(talk: Dialogue, _: str) -> None:
     from shoal.surfaces.cli.slash_skills import skills
 
     skills(talk)
 
 
-async def _memory(talk: Talk, _: str) -> None:
+async def _memory(talk: Dialogue, _: str) -> None:
     from shoal.surfaces.cli.slash_skills import memory
 
     memory(talk)
 
 
-async def _hooks(talk: Talk, _: str) -> None:
+async def _hooks(talk: Dialogue, _: str) -> None:
     from shoal.app.hooks_view import rows_of, seen_in
     from shoal.surfaces.cli.hooks import told
 
@@ -186,19 +187,7 @@ async def _hooks(talk: Talk, _: str) -> None:
         talk.telling.note(line)
 
 
-async def _delegate(talk: Talk, word: str) -> None:
-    from shoal.surfaces.cli.slash_team import delegate
-
-    await delegate(talk, word)
-
-
-async def _to(talk: Talk, name: str) -> None:
-    from shoal.surfaces.cli.slash_team import to
-
-    await to(talk, name)
-
-
-async def _mcp(talk: Talk, _: str) -> None:
+async def _mcp(talk: Dialogue, _: str) -> None:
     standings = talk.session.parts.servers.standings()
     for each in standings:
         about = each.detail or f"{len(each.tools)} tools, {len(each.prompts)} prompts"
@@ -207,42 +196,53 @@ async def _mcp(talk: Talk, _: str) -> None:
         talk.telling.note("No MCP server is configured. Add one with: shoal mcp add NAME COMMAND")
 
 
-async def _clear(talk: Talk, _: str) -> None:
+def _of(module: str, name: str) -> Run:
+    """A command of another module, which is loaded when it is typed."""
+
+    async def run(talk: Dialogue, words: str) -> None:
+        command: Run = getattr(import_module(f"shoal.surfaces.cli.{module}"), name)
+        await command(talk, words)
+
+    return run
+
+
+async def _clear(talk: Dialogue, _: str) -> None:
     talk.end("cleared")
 
 
-async def _exit(talk: Talk, _: str) -> None:
+async def _exit(talk: Dialogue, _: str) -> None:
     talk.end()
 
 
+def _command(usage: str, about: str, run: Run, *, at_once: bool = True) -> Command:
+    return Command(name=usage.split(maxsplit=1)[0], usage=usage, help=about, run=run, at_once=at_once)
+
+
 COMMANDS = (
-    Command(name="/help", usage="/help", help="this list", run=_help, at_once=True),
-    Command(name="/btw", usage="/btw QUESTION", help="ask beside the work", run=_btw, at_once=True),
-    Command(
-        name="/agents",
-        usage="/agents [stop ID]",
-        help="who is at work; also stop all, show, send, background",
-        run=_agents,
-        at_once=True,
+    _command("/help", "this list", _help),
+    _command("/btw QUESTION", "ask beside the work", _btw),
+    _command(
+        "/agents [stop ID]",
+        "who is at work; also stop all, show, send, background",
+        _of("slash_agents", "agents"),
     ),
-    Command(name="/tasks", usage="/tasks", help="the same as /agents", run=_agents, at_once=True),
-    Command(name="/skills", usage="/skills", help="what agents can look up", run=_skills, at_once=True),
-    Command(name="/memory", usage="/memory", help="the files with instructions", run=_memory, at_once=True),
-    Command(name="/to", usage="/to NAME|lead", help="talk to a teammate", run=_to, at_once=True),
-    Command(
-        name="/delegate",
-        usage="/delegate [on|off]",
-        help="let the lead only give work out",
-        run=_delegate,
-        at_once=True,
-    ),
-    Command(name="/compact", usage="/compact [WISH]", help="go on from a summary", run=_compact),
-    Command(name="/notes", usage="/notes [save]", help="the session's own notes", run=_notes),
-    Command(name="/cost", usage="/cost", help="spent since the session was opened", run=_cost, at_once=True),
-    Command(name="/hooks", usage="/hooks", help="the hooks there are", run=_hooks, at_once=True),
-    Command(name="/mcp", usage="/mcp", help="the MCP servers and how they stand", run=_mcp, at_once=True),
-    Command(name="/model", usage="/model [NAME]", help="the model, or another one", run=_model),
-    Command(name="/rewind", usage="/rewind [TURN]", help="go back to before a turn", run=_rewind),
-    Command(name="/clear", usage="/clear", help="start a new session", run=_clear),
-    Command(name="/exit", usage="/exit", help="end Shoal", run=_exit, at_once=True),
+    _command("/tasks", "the task board", _of("slash_more", "tasks")),
+    _command("/team", "who is in the team", _of("slash_more", "team")),
+    _command("/skills", "what agents can look up", _skills),
+    _command("/memory", "the files with instructions", _memory),
+    _command("/to NAME|lead", "talk to a teammate", _of("slash_team", "to")),
+    _command("/delegate [on|off]", "let the lead only give work out", _of("slash_team", "delegate")),
+    _command("/compact [WISH]", "go on from a summary", _compact, at_once=False),
+    _command("/notes [save]", "the session's own notes", _notes, at_once=False),
+    _command("/cost", "spent since the session was opened", _cost),
+    _command("/permissions [MODE]", "what agents may do", _of("slash_more", "permissions")),
+    _command("/hooks", "the hooks there are", _hooks),
+    _command("/mcp", "the MCP servers and how they stand", _mcp),
+    _command("/doctor", "check the set-up", _of("slash_more", "doctor")),
+    _command("/model [NAME]", "the model, or another one", _model, at_once=False),
+    _command("/export [FILE]", "write the conversation down", _of("slash_more", "export"), at_once=False),
+    _command("/rewind [TURN]", "go back to before a turn", _rewind, at_once=False),
+    _command("/resume [ID]", "go on with another session", _of("slash_more", "resume"), at_once=False),
+    _command("/clear", "start a new session", _clear, at_once=False),
+    _command("/exit", "end Shoal", _exit),
 )

@@ -13,14 +13,14 @@ from shoal.surfaces.cli.sentences import named
 if TYPE_CHECKING:
     from shoal.app.picture.standing import Standing
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.talk import Talk
+    from shoal.surfaces.cli.dialogue import Dialogue, Write
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
 _LAST = 4_000
 """Bytes of an agent's output that are shown."""
 
 
-async def agents(talk: Talk, words: str) -> None:
+async def agents(talk: Dialogue, words: str) -> None:
     match words.split(maxsplit=2):
         case []:
             _list(talk)
@@ -44,23 +44,21 @@ async def agents(talk: Talk, words: str) -> None:
             talk.telling.note(f"Say one of these: {USAGE}", YELLOW)
 
 
-def _list(talk: Talk) -> None:
+def _list(talk: Dialogue) -> None:
     standings = list(talk.standings.children())
     shells = [shell for shell in talk.session.parts.shells.list() if shell.status == "running"]
     if not standings and not shells:
         talk.telling.note("No agent has been started.")
         return
-    with talk.telling.aside():
+    with talk.telling.aside() as write:
         for each in (each for each in talk.standings.tree() if each in standings):
-            _tell(talk, each)
+            _tell(write, each, talk.now)
         for shell in shells:
-            talk.screen.write(f"  $ {shell.id}  {one_line(shell.command)}\n", DIM)
-        talk.screen.write(f"  {USAGE}\n", DIM)
+            write(f"  $ {shell.id}  {one_line(shell.command)}\n", DIM)
+        write(f"  {USAGE}\n", DIM)
 
 
-def _tell(talk: Talk, each: Standing) -> None:
-    now = talk.session.agent.clock.monotonic()
-    write = talk.screen.write
+def _tell(write: Write, each: Standing, now: float) -> None:
     write(f"{'  ' * max(each.depth, 1)}● ", colour(each.color))
     write(f"{each.who}", BOLD)
     write(f"  {one_line(each.task)}\n")
@@ -75,13 +73,13 @@ def _seconds(each: Standing) -> float:
     return each.completion.duration_ms / 1000 if each.completion else 0.0
 
 
-def _show(talk: Talk, agent: str) -> None:
+def _show(talk: Dialogue, agent: str) -> None:
     glimpse = _known(talk, agent)
     text = _end_of(Path(glimpse.output)) if glimpse.output else ""
-    with talk.telling.aside():
-        talk.screen.write(f"  {glimpse.output}  {glimpse.status}, {seconds(glimpse.seconds)}\n", DIM)
+    with talk.telling.aside() as write:
+        write(f"  {glimpse.output}  {glimpse.status}, {seconds(glimpse.seconds)}\n", DIM)
         for line in clean(text).splitlines():
-            talk.screen.write(f"    {line}\n")
+            write(f"    {line}\n")
 
 
 def _end_of(path: Path) -> str:
@@ -95,14 +93,14 @@ def _end_of(path: Path) -> str:
     return text if size <= _LAST else f"… {text.split(chr(10), 1)[-1]}"
 
 
-def _known(talk: Talk, agent: str) -> Glimpse:
+def _known(talk: Dialogue, agent: str) -> Glimpse:
     for each in talk.session.parts.crew.agents():
         if agent in (each.agent, each.name):
             return each
     raise AgentRefused(f"There is no agent {agent!r} in this session. /agents lists them.")
 
 
-def _meant(talk: Talk, word: str) -> str:
+def _meant(talk: Dialogue, word: str) -> str:
     """A name, an id, or the beginning of one id alone."""
     known = talk.session.parts.crew.agents()
     if any(word in (each.agent, each.name) for each in known):

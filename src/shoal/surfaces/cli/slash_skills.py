@@ -8,33 +8,33 @@ from shoal.core.filenames import shown
 from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, one_line
 
 if TYPE_CHECKING:
-    from shoal.surfaces.cli.talk import Talk
+    from shoal.surfaces.cli.dialogue import Dialogue
 
 
-def skills(talk: Talk) -> None:
+def skills(talk: Dialogue) -> None:
     found = talk.session.parts.knowledge.skills
     every = found.skills.all()
     if not every and not found.skills.problems:
         talk.telling.note("There is no skill here. They stand in .claude/skills/NAME/SKILL.md.")
         return
-    with talk.telling.aside():
+    with talk.telling.aside() as write:
         for skill in every:
             who = "" if skill.for_model else ", for you alone"
-            talk.screen.write(f"  {skill.name:<18}", BOLD)
-            talk.screen.write(f" {cut(one_line(skill.description), 70)} ({skill.source.kind}{who})\n", DIM)
+            write(f"  {skill.name:<18}", BOLD)
+            write(f" {cut(one_line(skill.description), 70)} ({skill.source.kind}{who})\n", DIM)
         for problem in found.skills.problems:
-            talk.screen.write(f"  {one_line(str(problem))}\n", YELLOW)
+            write(f"  {one_line(str(problem))}\n", YELLOW)
 
 
-def memory(talk: Talk) -> None:
+def memory(talk: Dialogue) -> None:
     told = talk.session.parts.knowledge.instructions
     if not told.files and not told.notes:
         talk.telling.note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")
         return
-    with talk.telling.aside():
+    with talk.telling.aside() as write:
         for file in told.files:
             by = f", imported by {shown(file.imported_by)}" if file.imported_by else ""
-            talk.screen.write(f"  {shown(file.path)}", BOLD)
-            talk.screen.write(f"  {count(file.size)} characters{by}\n", DIM)
+            write(f"  {shown(file.path)}", BOLD)
+            write(f"  {count(file.size)} characters{by}\n", DIM)
         for note in told.notes:
-            talk.screen.write(f"  {one_line(note)}\n", YELLOW)
+            write(f"  {one_line(note)}\n", YELLOW)

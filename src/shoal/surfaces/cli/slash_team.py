@@ -15,7 +15,7 @@ from shoal.surfaces.cli.sentences import named
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.surfaces.cli.talk import Talk
+    from shoal.surfaces.cli.dialogue import Dialogue
 
 
 class Addressee(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Addressee(Struct, frozen=True):
     name: str
 
 
-async def delegate(talk: Talk, word: str) -> None:
+async def delegate(talk: Dialogue, word: str) -> None:
     switches = {"": not is_delegating(talk.session), "on": True, "off": False}
     if word not in switches:
         talk.telling.note("/delegate switches the mode; /delegate on and /delegate off set it.", YELLOW)
@@ -33,7 +33,7 @@ async def delegate(talk: Talk, word: str) -> None:
     talk.session.delegate(on=switches[word])
 
 
-async def to(talk: Talk, name: str) -> None:
+async def to(talk: Dialogue, name: str) -> None:
     if name in LEAD_NAMES:
         talk.address(None)
         return

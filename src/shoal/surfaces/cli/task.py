@@ -109,23 +109,14 @@ def add(
     """Put a task on the board."""
 
     async def work(record: AgentsRecord) -> Task:
-        from shoal.core.errors import RecordError, TaskRefused
+        from shoal.app.board_orders import add_task
         from shoal.core.names import task_id
-        from shoal.core.tasks import Change, Draft
+        from shoal.core.tasks import Draft
 
-        board = record.board(await chosen_board(record, team, session))
+        name = await chosen_board(record, team, session)
+        draft = Draft(subject=subject, description=description, active_form=active_form)
         waits_for = tuple(map(task_id, blocked_by))
-        for other in waits_for:
-            if await board.get(other) is None:
-                raise TaskRefused(f"There is no task {other} to wait for, so nothing was added.")
-        task = await board.create(Draft(subject=subject, description=description, active_form=active_form))
-        if not waits_for:
-            return task
-        try:
-            return (await board.update(task.id, Change(add_blocked_by=waits_for), by=person()))[1]
-        except RecordError:
-            await board.delete(task.id)
-            raise
+        return await add_task(record, name, draft, blocked_by=waits_for, by=person())
 
     task = with_record(work)
     if as_json:
@@ -152,35 +143,19 @@ def add(
 def update(*, task: str, team: str | None, session: str | None, as_json: bool, **given: Any) -> int:
     """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
 
-    async def work(record: AgentsRecord) -> tuple[Task, Task]:
-        from shoal.core.names import TeamName, task_id
+    async def work(record: AgentsRecord) -> Task:
+        from shoal.app.board_orders import change_task
+        from shoal.core.names import task_id
 
         name = await chosen_board(record, team, session)
-        change = _change(given)
-        before, after = await record.board(name).update(task_id(task), change, by=person())
-        if after.owner not in (None, before.owner) and name in await record.rosters.list():
-            await record.assign(TeamName(name), person(), after.owner, after)
-        if after.status == "completed" != before.status:
-            await _tell_owners(record, name, after)
-        return before, after
+        return await change_task(record, name, task_id(task), _change(given), by=person())
 
-    _, after = with_record(work)
+    after = with_record(work)
     if given["status"] == "deleted":
         click.echo(f"Task {after.id} is deleted.") if not as_json else print_json({"deleted": after.id})
     else:
         _show(after, as_json=as_json)
     return exits.OK
-
-
-async def _tell_owners(record: AgentsRecord, name: str, done: Task) -> None:
-    """Of tasks that waited for this one and are somebody's: nobody else will take those."""
-    from shoal.core.names import TeamName
-    from shoal.core.tasks import begun_by
-
-    if name in await record.rosters.list():
-        for task in begun_by(done.id, {each.id: each for each in await record.board(name).list()}):
-            if task.owner is not None:
-                await record.assign(TeamName(name), person(), task.owner, task)
 
 
 def _change(given: dict[str, Any]) -> Change:

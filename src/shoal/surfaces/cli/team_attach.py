@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -56,6 +57,12 @@ def attach(*, name: str | None, panes: bool, as_json: bool) -> int:
         raise click.UsageError(
             f"There is no terminal to talk at. Use --json, shoal watch {run.session}, or shoal team send."
         )
+    from shoal.surfaces.cli.plainness import is_plain
+
+    if not is_plain(Path.cwd()):
+        from shoal.surfaces.tui.launch import attached as on_full_screen
+
+        return asyncio.run(on_full_screen(run, run.home))
     from shoal.surfaces.cli.team_attached import attached
 
     return asyncio.run(attached(team, run))

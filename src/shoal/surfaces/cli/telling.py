@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -56,6 +56,9 @@ from shoal.surfaces.cli.paint import (
 )
 from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.sentences import budget_warning, ending
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.dialogue import Write
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
@@ -117,12 +120,12 @@ class Telling:
             case Noted() if self._standings.is_told(event):
                 pass
             case Answered(answer=answer):
-                if (words := _answered(answer)) is not None:
+                if (words := answered(answer)) is not None:
                     self.note(f"{it.who}: {words}")
             case Asked(question=question) if self._onlooker:
                 self.note(f"? {it.who} waits for an answer: {wanted(question)}", YELLOW)
-            case Noted() | BudgetWarned() if (noted := _noted(event)) is not None:
-                self.note(*noted)
+            case Noted() | BudgetWarned() if (told := noted(event)) is not None:
+                self.note(*told)
             case _:
                 if (words := agent_words(event, it)) is not None:
                     with self.aside():
@@ -135,13 +138,13 @@ class Telling:
             self._screen.write(f"  {text}\n", style)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def aside(self) -> Iterator[Write]:
         """What is written within stands above the line of a running call."""
         running = self._open
         if running is not None:
             self._screen.take_back()
         self._quiet()
-        yield
+        yield self._screen.write
         self._screen.fresh_line()
         if running is not None and self._screen.live:
             self._begin(running)
@@ -159,14 +162,14 @@ class Telling:
             case Asked(question=question):
                 self._asked(question)
             case Answered(answer=answer):
-                if (words := _answered(answer)) is not None:
+                if (words := answered(answer)) is not None:
                     self.note(words)
                 if self._calls:
                     self._begin(next(iter(self._calls)))
             case Discarded() | RequestFailed(retry_in=None):
                 self._broken_off()
-        if (noted := _noted(event)) is not None:
-            self.note(*noted)
+        if (told := noted(event)) is not None:
+            self.note(*told)
 
     def _asked(self, question: Question) -> None:
         """The question shows the call, and the call's line is written when it really runs."""
@@ -256,7 +259,7 @@ class Telling:
         self._open = None
 
 
-def _noted(event: Event) -> tuple[str, str] | None:
+def noted(event: Event) -> tuple[str, str] | None:
     match event:
         case Discarded(reason=reason, retry_in=delay, attempt=attempt):
             return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
@@ -272,7 +275,7 @@ def _noted(event: Event) -> tuple[str, str] | None:
             return None
 
 
-def _answered(answer: Answer) -> str | None:
+def answered(answer: Answer) -> str | None:
     """A denial is the outcome of its call, and told there."""
     match answer:
         case Allowed(remember="settings"):

@@ -31,7 +31,7 @@ from shoal.surfaces.cli.telling import Telling
 from shoal.wire.transcript import read_line
 
 Stage: TypeAlias = Literal["awaited", "there", "ended"]
-_LETTER = re.compile(r'<teammate-message teammate_id="([^"]+)"[^>]*>\n(.*?)\n</teammate-message>', re.DOTALL)
+LETTER = re.compile(r'<teammate-message teammate_id="([^"]+)"[^>]*>\n(.*?)\n</teammate-message>', re.DOTALL)
 _RESTS = {"available": "idle", "interrupted": "idle: it was interrupted", "failed": "idle: it failed"}
 
 
@@ -159,10 +159,10 @@ class Viewing:
 
     def _said_to(self, text: str) -> None:
         with self._telling.aside():
-            for sender, said in _LETTER.findall(text):
+            for sender, said in LETTER.findall(text):
                 self._screen.write(f"\n{sender} › ", BOLD_CYAN)
                 self._screen.write(f"{said.strip()}\n", DIM)
-            if own := _LETTER.sub("", text).strip():
+            if own := LETTER.sub("", text).strip():
                 self._screen.write("\n› ", BOLD_CYAN)
                 self._screen.write(f"{own}\n", BOLD)
 

@@ -1,0 +1,204 @@
+"""What each library is asked, inside its own environment; the answer is one line of JSON.
+
+`python with_NAME.py loop --rounds 50 --long 300 --repeats 5`. Standard library only. A script has
+
+- `PACKAGES`: the distributions whose versions are told
+- `run(rounds)`: gives a call that runs one new agent, whose model calls `add` in each of so many rounds
+- `crowd(agents, rounds)`: gives a call in which one agent starts so many others at once, by the library's own
+  way to delegate, and that gives back how many of their answers it saw
+- `waiting(number)`: an agent of its own, with a history of its own
+- `over_http(base, rounds, stream)`: as `run`, with the library's client for Chat Completions
+
+What they give may be plain, awaitable or an asynchronous context manager; what makes them is not timed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import inspect
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+import warnings
+
+FINAL = "all done"
+CHILD = "Add one, as often as you were told."
+WINDOW = 50
+"""Rounds at the beginning and at the end of a long run that are compared."""
+
+
+class Sums:
+    """The tool that every agent has: it counts its calls, so that nobody can skip the work."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stamps: list[tuple[float, float]] | None = None
+
+    def add(self, a: int, b: int) -> str:
+        self.count += 1
+        if self.stamps is not None:
+            self.stamps.append((time.process_time(), time.perf_counter()))
+        return str(a + b)
+
+
+SUMS = Sums()
+add_up = SUMS.add
+
+
+def arguments(done: int) -> str:
+    return f'{{"a": {done}, "b": 1}}'
+
+
+def history(number: int) -> list[tuple[str, str]]:
+    """Ten messages of some 200 characters that no other agent has."""
+    filler = "lorem ipsum dolor sit amet "
+    return [
+        ("user" if k % 2 == 0 else "assistant", f"agent {number}, message {k}: {filler * 7}{number * 10 + k}")
+        for k in range(10)
+    ]
+
+
+class Clock:
+    """Seconds of CPU (all threads of this process) and of the wall."""
+
+    def __enter__(self) -> "Clock":
+        gc.collect()
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.spent = (time.process_time() - self._cpu, time.perf_counter() - self._wall)
+
+    def per(self, count: int) -> tuple[float, float]:
+        return self.spent[0] / count, self.spent[1] / count
+
+
+async def _value(given):
+    return await given if inspect.isawaitable(given) else given
+
+
+@contextlib.asynccontextmanager
+async def _made(given):
+    if hasattr(given, "__aenter__"):
+        async with given as inner:
+            yield inner
+    else:
+        yield await _value(given)
+
+
+class Asked:
+    """One question to one library; each gives a JSON object."""
+
+    def __init__(self, library, given: argparse.Namespace) -> None:
+        self._library = library
+        self._given = given
+
+    async def _timed(self, made, rounds: int) -> tuple[float, float]:
+        async with _made(made) as call:
+            before = SUMS.count
+            with Clock() as clock:
+                said = await _value(call())
+        assert SUMS.count - before == rounds, f"the tool was called {SUMS.count - before} times, not {rounds}"
+        assert FINAL in str(said), f"the last word was {said!r}"
+        return clock.per(rounds)
+
+    async def loop(self) -> dict:
+        given = self._given
+        await self._timed(self._library.run(given.rounds), given.rounds)
+        short = [
+            await self._timed(self._library.run(given.rounds), given.rounds) for _ in range(given.repeats)
+        ]
+        SUMS.stamps = stamps = []
+        await self._timed(self._library.run(given.long), given.long)
+        SUMS.stamps = None
+        window = min(WINDOW, given.long - 1)
+        return {"short": short, "early": _apart(stamps, 0, window), "late": _apart(stamps, -1 - window, -1)}
+
+    async def crowd(self) -> dict:
+        given = self._given
+        await self._crowd(2, 1)
+        spent = [await self._crowd(given.agents, given.rounds) for _ in range(given.repeats)]
+        return {"spent": spent, "peak": _memory("VmHWM") / 1024}
+
+    async def _crowd(self, agents: int, rounds: int) -> tuple[float, float]:
+        before = SUMS.count
+        async with _made(self._library.crowd(agents, rounds)) as call:
+            with Clock() as clock:
+                seen = await _value(call())
+        assert seen == agents, f"{seen} answers of {agents} were seen"
+        assert SUMS.count - before == agents * rounds, f"{SUMS.count - before} calls of {agents * rounds}"
+        return clock.spent
+
+    async def waiting(self) -> dict:
+        """KB of memory for each agent."""
+        agents = self._given.agents
+        if hasattr(self._library, "all_waiting"):
+            return {"held": await self._library.all_waiting(agents)}
+        first = [await _value(self._library.waiting(1_000_000 + number)) for number in range(20)]
+        gc.collect()
+        before = _memory("VmRSS")
+        kept = [await _value(self._library.waiting(number)) for number in range(agents)]
+        gc.collect()
+        held = (_memory("VmRSS") - before) / agents
+        assert len(first) + len(kept) == agents + 20
+        return {"held": held}
+
+    async def http(self) -> dict:
+        given = self._given
+        answer = {}
+        for way, stream in (("stream", True), ("plain", False)):
+            await self._timed(self._library.over_http(given.url, given.rounds, stream), given.rounds)
+            answer[way] = [
+                await self._timed(self._library.over_http(given.url, given.rounds, stream), given.rounds)
+                for _ in range(given.repeats)
+            ]
+        return answer
+
+    async def versions(self) -> dict:
+        from importlib.metadata import version
+
+        return {name: version(name) for name in self._library.PACKAGES}
+
+
+def _apart(stamps: list[tuple[float, float]], first: int, last: int) -> tuple[float, float]:
+    """Seconds for each round between two calls of the tool."""
+    count = last - first
+    (cpu, wall), (later_cpu, later_wall) = stamps[first], stamps[last]
+    return (later_cpu - cpu) / count, (later_wall - wall) / count
+
+
+def memory(field: str = "VmRSS") -> int:
+    """KB that this process holds, or (VmHWM) held at most."""
+    with open("/proc/self/status") as file:  # noqa: PTH123 - what is imported here counts for everyone
+        return next(int(line.split()[1]) for line in file if line.startswith(field))
+
+
+_memory = memory
+
+
+def answer(library) -> None:
+    parser = argparse.ArgumentParser(description="Ask one library one question.")
+    parser.add_argument("question", choices=("loop", "crowd", "waiting", "http", "versions"))
+    parser.add_argument("--url", default="")
+    for number in ("--rounds", "--long", "--repeats", "--agents"):
+        parser.add_argument(number, type=int, default=1)
+    given = parser.parse_args()
+    # What a library prints goes to stderr: stdout is for the answer.
+    out = os.dup(1)
+    os.dup2(2, 1)
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    try:
+        said = asyncio.run(getattr(Asked(library, given), given.question)())
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever a library raises is told, and ends its process
+        traceback.print_exc()
+        said, status = {}, 1
+    os.write(out, json.dumps(said).encode() + b"\n")
+    sys.stderr.flush()
+    # At once: what a library does when its process ends was not asked.
+    os._exit(status)

@@ -1,0 +1,106 @@
+"""The machine, the versions, the table and what to know of them: `docs/bench.md`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+import shoal
+from bench.compared import Comparison
+from bench.standings import as_builtins, markdown, verdict
+
+PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
+_WORDS = Path(__file__).with_name("report.md")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    cores: int
+    cpu: str
+    memory: str
+    system: str
+    python: str
+    load: tuple[float, float]
+    """Before and after; the bench itself needs one to two cores."""
+    date: str
+    minutes: float
+    once: bool = False
+    """Everyone was asked once."""
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.cores} cores ({self.cpu}), {self.memory} of memory, {self.system}, {self.python}."
+        before, after = self.load
+        took = f"Taken on {self.date} in {self.minutes:.1f} minutes"
+        yield f"{took}; load {before:.1f} before, {after:.1f} after."
+        if self.once or max(self.load) > 2 * self.cores:
+            why = "everyone was asked once (--once)" if self.once else "the machine had other work"
+            yield f"Rough: {why}. Figures are higher than on a quiet machine, ratios may be off by half."
+
+
+def machine(load_before: float, seconds: float, *, once: bool = False) -> Machine:
+    return Machine(
+        cores=os.cpu_count() or 1,
+        cpu=_field("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        memory=_memory(),
+        system=f"{platform.system()} {platform.machine()}",
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        load=(load_before, os.getloadavg()[0]),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        minutes=seconds / 60,
+        once=once,
+    )
+
+
+def _field(path: str, name: str) -> str:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), "")
+
+
+def _memory() -> str:
+    kilobytes = _field("/proc/meminfo", "MemTotal").split()
+    return f"{int(kilobytes[0]) / 1024**2:.0f} GB" if kilobytes else "unknown size"
+
+
+def page(comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: Machine) -> str:
+    return (
+        "\n".join(
+            _WORDS.read_text()
+            .replace("{machine}", "\n".join(where.lines()))
+            .replace("{versions}", "\n".join(_versions(versions)))
+            .replace("{table}", "\n".join(markdown(comparison.groups)))
+            .replace("{verdict}", verdict(comparison.groups))
+            .replace("{missing}", "\n".join(missing(comparison)))
+            .splitlines()
+        )
+        + "\n"
+    )
+
+
+def _versions(versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    yield f"- Shoal {shoal.__version__}"
+    for name, packages in versions.items():
+        yield f"- {name}: {', '.join(f'{package} {version}' for package, version in packages.items())}"
+
+
+def missing(comparison: Comparison) -> Iterator[str]:
+    if not comparison.missing:
+        yield "Everyone answered every question."
+    for who, reason in comparison.missing.items():
+        yield f"- Not in the table: {who}: {reason}"
+
+
+def as_json(comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: Machine) -> str:
+    report = {
+        "machine": where,
+        "versions": versions,
+        "groups": as_builtins(comparison.groups),
+        "missing": comparison.missing,
+    }
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

@@ -1,0 +1,148 @@
+"""One table: a row for each question, a column for each library, and where Shoal stands among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+OURS, FLOOR = "Shoal", "bare"
+TIE = 1.05
+"""Figures that are no further apart share a place."""
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """Less is better in every row."""
+
+    name: str
+    unit: str
+    cells: Mapping[str, float]
+    """By the name of the column."""
+    target: float | None = None
+    """At most so many times the best peer's."""
+    promise: float | None = None
+    """At most so much, where no peer is asked."""
+
+    @property
+    def peers(self) -> dict[str, float]:
+        return {name: value for name, value in self.cells.items() if name not in (OURS, FLOOR)}
+
+    @property
+    def best(self) -> str | None:
+        return min(self.peers, key=self.peers.__getitem__, default=None)
+
+    @property
+    def ratio(self) -> float | None:
+        """To the best peer."""
+        ours = self.cells.get(OURS)
+        return None if ours is None or self.best is None else ours / self.peers[self.best]
+
+    @property
+    def place(self) -> int | None:
+        ours = self.cells.get(OURS)
+        if ours is None or not self.peers:
+            return None
+        return 1 + sum(value * TIE < ours for value in self.peers.values())
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether Shoal is first, by as much as is wanted; None where nothing is."""
+        ours = self.cells.get(OURS)
+        if self.promise is not None:
+            return ours is not None and ours <= self.promise
+        if self.ratio is None:
+            return None
+        return self.place == 1 and (self.target is None or self.ratio <= self.target)
+
+    @property
+    def wanted(self) -> str:
+        if self.promise is not None:
+            return f"≤ {short(self.promise)}"
+        return "first" if self.target is None else f"≤ {self.target:g}×"
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    name: str
+    rows: Sequence[Row]
+
+
+def columns(groups: Sequence[Group]) -> list[str]:
+    seen = dict.fromkeys(name for group in groups for row in group.rows for name in row.cells)
+    return [OURS, FLOOR, *(name for name in seen if name not in (OURS, FLOOR))]
+
+
+def text(groups: Sequence[Group]) -> Iterator[str]:
+    names = columns(groups)
+    lines = [["", "", *names, "to best", "place", "wanted", ""]]
+    for group in groups:
+        lines.append([group.name])
+        lines.extend(["  " + row.name, row.unit, *_shown(row, names), _said(row.ok)] for row in group.rows)
+    full = [line for line in lines if len(line) > 1]
+    widths = [max(len(line[n]) for line in full) for n in range(len(full[0]))]
+    for line in lines:
+        if len(line) == 1:
+            yield line[0]
+            continue
+        aligned = (f"{cell:{'<' if n < 2 else '>'}{widths[n]}}" for n, cell in enumerate(line))
+        yield "  ".join(aligned).rstrip()
+
+
+def markdown(groups: Sequence[Group]) -> Iterator[str]:
+    names = columns(groups)
+    yield "| " + " | ".join(["", "unit", *names, "to best peer", "place", "wanted", ""]) + " |"
+    yield "|---|---|" + "---:|" * (len(names) + 3) + "---|"
+    for group in groups:
+        yield f"| **{group.name}** |" + " |" * (len(names) + 5)
+        for row in group.rows:
+            yield "| " + " | ".join([row.name, row.unit, *_shown(row, names), _said(row.ok)]) + " |"
+
+
+def _shown(row: Row, names: Sequence[str]) -> list[str]:
+    ratio, place = row.ratio, row.place
+    return [
+        *(short(row.cells[name]) if name in row.cells else "–" for name in names),
+        "" if ratio is None else f"{ratio:.2f}×",
+        "" if place is None else str(place),
+        "" if row.ok is None else row.wanted,
+    ]
+
+
+def _said(ok: bool | None) -> str:
+    return {True: "ok", False: "not met", None: ""}[ok]
+
+
+def short(value: float) -> str:
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def verdict(groups: Sequence[Group]) -> str:
+    judged = [row for group in groups for row in group.rows if row.ok is not None]
+    missed = [f"{row.name.strip()} ({row.wanted})" for row in judged if not row.ok]
+    placed = [row.place for row in judged if row.place is not None]
+    first = (
+        f"first in {sum(place == 1 for place in placed)} of {len(placed)} rows with peers; " if placed else ""
+    )
+    met = f"{len(judged) - len(missed)} of {len(judged)} figures as wanted"
+    return f"Shoal is {first}{met}{'; not: ' + '; '.join(missed) if missed else ''}."
+
+
+def as_builtins(groups: Sequence[Group]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": group.name,
+            "rows": [
+                {
+                    "name": row.name,
+                    "unit": row.unit,
+                    "cells": dict(row.cells),
+                    "ratio": row.ratio,
+                    "place": row.place,
+                    "wanted": row.wanted if row.ok is not None else None,
+                    "ok": row.ok,
+                }
+                for row in group.rows
+            ],
+        }
+        for group in groups
+    ]

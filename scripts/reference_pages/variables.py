@@ -1,0 +1,43 @@
+"""The variables of the environment that are settings, in words; `app/settings.py` has their names."""
+
+from __future__ import annotations
+
+from reference_pages.words import Wordless
+from shoal.app import settings
+
+VARIABLES = {
+    "SHOAL_HOME": "Where all state lives; else `CLAUDE_CONFIG_DIR`, else `~/.claude`.",
+    "CLAUDE_CONFIG_DIR": "The same, shared with other programs.",
+    "SHOAL_MODEL": "The model to ask where no flag names one.",
+    "ANTHROPIC_MODEL": "The same, weaker.",
+    "SHOAL_SUBAGENT_MODEL": "The model of every agent that an agent starts, whatever its definition says.",
+    "CLAUDE_CODE_SUBAGENT_MODEL": "The same, weaker.",
+    "SHOAL_COORDINATOR_MODE": "`1` or `0`: whether the lead only starts, tells and stops agents.",
+    "CLAUDE_CODE_COORDINATOR_MODE": "The same, weaker.",
+    "SHOAL_FORK_SUBAGENT": "`1` turns forks on, as the setting `shoal.forks` does.",
+    "FEATURE_FORK_SUBAGENT": "The same, weaker.",
+    "CLAUDE_CODE_SDK_READS_SESSION_STATE": "`1`: a library reads how the session stands, so it is not told.",
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "`1`: it is told all the same.",
+    "ANTHROPIC_API_KEY": "The key for Anthropic.",
+    "ANTHROPIC_AUTH_TOKEN": "A token in its place.",
+    "ANTHROPIC_BASE_URL": "Another address that speaks the Messages protocol.",
+    "OPENAI_API_KEY": "The key for OpenAI, or for a server of your own.",
+    "OPENAI_BASE_URL": "Another address that speaks Chat Completions or Responses.",
+    "OPENROUTER_API_KEY": "The key for OpenRouter.",
+    "OLLAMA_HOST": "Where Ollama listens.",
+}
+
+
+def variables() -> dict[str, str]:
+    read = {
+        *settings._HOMES,
+        *settings._MODELS,
+        *settings._SUBAGENT_MODELS,
+        *settings._COORDINATOR,
+        *settings._FORKS,
+        *settings._STATES,
+        *settings._VARIABLES.values(),
+    }
+    if read != set(VARIABLES):
+        raise Wordless(f"reference_pages/variables.py and app/settings.py differ: {read ^ set(VARIABLES)}")
+    return VARIABLES

@@ -1,0 +1,343 @@
+"""What becomes of a person's words to a session: turns, steering, commands, interrupts. Not how it looks."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from shoal.app.commanding import Invocation, names_command
+from shoal.app.picture.standing import Standings
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event
+from shoal.core.ids import LEAD
+from shoal.core.messages import Message, Text, user
+from shoal.surfaces.cli import slash
+from shoal.surfaces.cli.activity import Activity
+from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli.paint import RED, YELLOW, one_line
+from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+    from shoal.app.turn import Turn
+
+AGAIN = 2.0
+"""Seconds within which a second Ctrl-C ends the program."""
+
+Outcome: TypeAlias = Literal["ended", "cleared", "resumed"]
+
+
+class Write(Protocol):
+    def __call__(self, text: str, style: str = "") -> None: ...
+
+
+class Teller(Protocol):
+    """How the program's own words reach the person."""
+
+    def note(self, text: str, style: str = ...) -> None:
+        """A line between what the agent says."""
+        ...
+
+    def aside(self) -> AbstractContextManager[Write]:
+        """Several lines that stand together."""
+        ...
+
+
+class Dialogue(ABC):
+    """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
+
+    telling: Teller
+
+    def __init__(self, session: Session, standings: Standings | None = None) -> None:
+        """`standings` knows the agents of the session's earlier runs."""
+        self.session = session
+        self.standings = standings or Standings()
+        self.feed = Feed(session)
+        self.activity: Activity | None = None
+        self.to: Addressee | None = None
+        """Whom the person talks to, where it is not the lead."""
+        self.status = 0
+        self.resume = ""
+        """The session to go on with, where the outcome is that another is resumed."""
+        self.outcome: Outcome | None = None
+        self._clock = session.agent.clock
+        self._idle = asyncio.Event()
+        """Nothing is under way and nobody waits for an answer: what arrives may be taken up."""
+        self._under_way: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
+        """Commands that run beside it."""
+        self._waiting: list[Message] = []
+        self._interrupted_at = float("-inf")
+        self._stopped = self._late = False
+
+    # How it looks and where it is typed is another's
+
+    @abstractmethod
+    async def go(self, first: str | None = None) -> Outcome:
+        """Until the person ends it."""
+
+    @abstractmethod
+    async def ask(self, label: str) -> str:
+        """The next line typed, as an answer to the program's own question."""
+
+    @abstractmethod
+    def news(self) -> None:
+        """Something happened: `catch_up` is due, now or soon."""
+
+    @abstractmethod
+    def hear(self, event: Event) -> None: ...
+
+    @abstractmethod
+    def show_prompt(self, text: str) -> None:
+        """What the person said, where it is not on the screen already."""
+
+    @abstractmethod
+    def offer(self, message: Message) -> None:
+        """Put what was not said where it can be changed and entered."""
+
+    @abstractmethod
+    def clear_line(self) -> None: ...
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let whoever waits for input look up."""
+
+    @property
+    def can_take_up(self) -> bool:
+        """Whether a turn may start by itself."""
+        return self._under_way is None
+
+    def look_around(self) -> None:
+        if self.can_take_up:
+            self._idle.set()
+        else:
+            self._idle.clear()
+
+    def show_typed(self, text: str) -> None:
+        self.show_prompt(text)
+
+    # What is the same wherever it is typed
+
+    @property
+    def now(self) -> float:
+        """Seconds of Unix time, as the standings have them."""
+        return self._clock.now() / 1000
+
+    @property
+    def busy(self) -> bool:
+        return self._under_way is not None
+
+    def begin(self, tasks: asyncio.TaskGroup, first: str | None) -> list[asyncio.Task[None]]:
+        """Say the first prompt; what runs beside everything is the caller's to cancel."""
+        self._tasks = tasks
+        self.look_around()
+        if first and names_command(self.session.parts, first):
+            self.show_prompt(first)
+            self._command(first)
+        elif first:
+            self._say(user(first))
+        beside = (self._until_stopped(), self._tell(), self._take_up_arrivals())
+        return [tasks.create_task(each) for each in beside]
+
+    def cancel(self) -> None:
+        for aside in self._asides:
+            aside.cancel()
+        if self._under_way is not None:
+            self._under_way.cancel()
+
+    def end(self, outcome: Outcome = "ended") -> None:
+        self.outcome = outcome
+        self.wake()
+
+    def enter(self, message: Message) -> None:
+        """What the person typed, and is no answer."""
+        text = message.text
+        if not text.strip() and not message.content:
+            return
+        if text.strip() and slash.is_command(text):
+            self.show_typed(text)
+            self._command(text)
+        elif (meant := addressed(self.session, text)) is not None:
+            self.show_typed(text)
+            self.aside(self._tell_agent(*meant))
+        elif doubt := mistyped(self.session, text):
+            self.show_typed(text)
+            self.telling.note(doubt, YELLOW)
+        elif self.to is not None:
+            self.show_typed(text)
+            self.aside(self._tell_agent(self.to, text))
+        elif self._under_way is not None:
+            self._steer(message)
+        else:
+            self.show_typed(text)
+            self._start(self._turn(self.session.run(message)))
+
+    def address(self, whom: Addressee | None) -> None:
+        """Let what is typed go to this agent from now on, or to the lead again."""
+        if whom != self.to:
+            self.to = whom
+            self.telling.note("You talk to the lead." if whom is None else f"You talk to {whom.name}.")
+            self.look_around()
+
+    def interrupt(self, line: str) -> None:
+        """Ctrl-C, with this at the prompt."""
+        now = self._clock.monotonic()
+        if now - self._interrupted_at <= AGAIN:
+            self.end()
+            return
+        if line and self._under_way is None:
+            self.clear_line()
+            return
+        self._interrupted_at = now
+        if not self.stop_turn():
+            self.telling.note("Ctrl-C again ends Shoal.")
+
+    def stop_turn(self) -> bool:
+        """End what is under way; False where nothing is."""
+        if self._under_way is None:
+            return False
+        self._stopped = True
+        self._tasks.create_task(self._stop(self._under_way))
+        return True
+
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside what is under way."""
+        aside = self._tasks.create_task(self._guarded(work))
+        self._asides.add(aside)
+        aside.add_done_callback(self._asides.discard)
+
+    def watch_activity(self) -> Activity:
+        """Show what is being done, until it is over."""
+        activity = self.activity = Activity(self._clock)
+        self.look_around()
+        return activity
+
+    def catch_up(self) -> None:
+        for event in self.feed.taken():
+            if self.activity is not None:
+                self.activity.hear(event)
+            self.hear(event)
+        self.look_around()
+
+    async def _tell(self) -> None:
+        """What happens while nobody reads a turn."""
+        while True:
+            self.news()
+            await self.feed.news()
+
+    async def _take_up_arrivals(self) -> None:
+        """A turn starts by itself when something came and the person is not in the middle of an answer."""
+        while not self._late:
+            await self._idle.wait()
+            await self.session.parts.queue.arrival(LEAD)
+            if self._idle.is_set():
+                self._start(self._woken_turn())
+
+    async def _until_stopped(self) -> None:
+        """By another process, through the run's control socket."""
+        await self.session.stopping.wait()
+        self.telling.note("stopped from outside", YELLOW)
+        self.end()
+
+    async def _tell_agent(self, whom: Addressee, text: str) -> None:
+        try:
+            reached = await self.session.send(whom.agent, text)
+        except ShoalError:
+            if whom == self.to:
+                self.address(None)
+            raise
+        self.telling.note(f"↳ told {reached.name}: {one_line(text)}")
+
+    def _say(self, message: Message) -> None:
+        self.show_prompt(message.text)
+        self._start(self._turn(self.session.run(message)))
+
+    def _steer(self, message: Message) -> None:
+        if self.session.busy:
+            self.session.steer(message)
+            words = one_line(message.text)
+            self.telling.note(f"↳ told the agent, it hears it after its running calls: {words}")
+        else:
+            self._waiting.append(message)
+            self.telling.note(f"↳ said when this is done: {one_line(message.text)}")
+
+    def _command(self, text: str) -> None:
+        command = slash.find(text, self.session)
+        if isinstance(command, str):
+            self.telling.note(command, RED)
+        elif isinstance(command, Invocation):
+            self._invoke(command)
+        elif command.at_once:
+            self.aside(command.run(self, slash.argument(text)))
+        elif self._under_way is not None:
+            self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+        else:
+            self._start(command.run(self, slash.argument(text)))
+
+    def _invoke(self, command: Invocation) -> None:
+        if self._under_way is not None:
+            name = command.what.name
+            self.telling.note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+        else:
+            self._start(self._turn(self.session.run(command)))
+
+    async def _stop(self, under_way: asyncio.Task[None]) -> None:
+        if not await self.session.interrupt():
+            under_way.cancel()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._stopped = False
+        self._under_way = self._tasks.create_task(self._guarded(work))
+        self._under_way.add_done_callback(self._over)
+        self.look_around()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._under_way = self.activity = None
+        self.catch_up()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Say what was typed too late for the agent to hear.
+
+        After a stop, or where another session begins, the person decides about it.
+        """
+        left = [*self.session.unheard(), *self._waiting]
+        self._waiting = []
+        if not left or self.outcome == "ended":
+            return
+        message = joined(left)
+        if self._stopped or self.outcome is not None:
+            self.offer(message)
+        else:
+            self._say(message)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ShoalError as error:
+            self.telling.note(f"✗ {one_line(str(error))}", RED)
+
+    async def _woken_turn(self) -> None:
+        turn = await self.session.next_turn()
+        if turn is not None:
+            await self._turn(turn)
+        elif self.session.parts.queue.size(LEAD):
+            self._late = True
+            self.telling.note("The deadline has passed: what agents report is not taken up any more.", YELLOW)
+
+    async def _turn(self, turn: Turn) -> None:
+        self.watch_activity()
+        # Reading it keeps its agents from running far ahead of what is shown.
+        async for _ in turn:
+            self.news()
+        self.news()
+
+
+def joined(messages: Sequence[Message]) -> Message:
+    """As one: the words together, then the pictures."""
+    text = "\n".join(each.text for each in messages if each.text)
+    others = (block for each in messages for block in each.content if not isinstance(block, Text))
+    return Message(role="user", content=(*((Text(text=text),) if text else ()), *others))

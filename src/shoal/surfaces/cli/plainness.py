@@ -1,0 +1,25 @@
+"""Whether the terminal is line by line: where nothing else is possible, or somebody wants it so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from shoal.surfaces.cli.paint import is_live
+from shoal.surfaces.cli.sentences import say
+
+
+def is_plain(cwd: Path, settings: str | None = None, sources: Sequence[str] | None = None) -> bool:
+    # The full screen is drawn on stderr.
+    if not (is_live(sys.stdout) and sys.stderr.isatty()):
+        return True
+    from shoal.app.settings import load_settings
+
+    if load_settings(cwd=cwd.resolve(), given=settings, sources=sources).own.plain:
+        return True
+    if find_spec("textual") is None:
+        say("The full-screen terminal is not installed: pip install 'shoal[tui]'. This is the plain one.")
+        return True
+    return False

@@ -1,0 +1,45 @@
+"""The sessions of one sitting at a terminal: `/clear` and `/resume` end one and begin another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
+
+    from shoal.app.options import Options
+    from shoal.app.session import Session
+    from shoal.core.agents import Glimpse
+    from shoal.surfaces.cli.dialogue import Dialogue
+
+    Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
+    Sit: TypeAlias = Callable[[Session], Awaitable[Dialogue]]
+    Leave: TypeAlias = Callable[[Session, Sequence[Glimpse]], None]
+
+
+async def sittings(
+    options: Options, prompt: str | None, prepare: Prepare | None, *, sit: Sit, leave: Leave
+) -> int:
+    """Until the person ends it; the exit status.
+
+    `prepare` gives the first prompt once the session is open. `sit` shows a session that is open, `leave`
+    tells of one that ends, and of its agents that were stopped.
+    """
+    from shoal.app.session import Session
+
+    options = structs.replace(options, attended=True)
+    while True:
+        async with Session(options) as session:
+            dialogue = await sit(session)
+            outcome = await dialogue.go(prompt if prepare is None else await prepare(session))
+            session.parts.occasions.ending = "prompt_input_exit" if outcome == "ended" else "clear"
+            leave(session, await session.stop_agents())
+        if outcome == "ended":
+            return dialogue.status
+        prompt = prepare = None
+        fresh = {"resume": dialogue.resume or None, "continue_last": False, "fork": False, "session_id": None}
+        begun = "startup" if dialogue.resume else "clear"
+        options = structs.replace(options, begun=begun, **fresh)

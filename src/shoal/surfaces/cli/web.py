@@ -1,0 +1,77 @@
+"""`shoal web`: see and steer the runs of this home in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exits
+
+if TYPE_CHECKING:
+    from shoal.surfaces.web.server import Place
+
+_SHORTEST = 16
+LOOPBACK = "127.0.0.1"
+
+
+@click.command("web")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="A fixed one; usually a free one.")
+@click.option("--host", default=LOOPBACK, metavar="HOST", help="Another address than this machine's own.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="SHOAL_WEB_TOKEN",
+    help="The word that lets people in, of 16 characters or more; usually a random one.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
+    """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
+
+    It serves until Ctrl-C. Only this machine can reach it, and only with the token in the address. From
+    another machine or a phone, come through ssh: ssh -L 8080:localhost:PORT HOST.
+    """
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        from shoal.core.errors import MissingExtra
+
+        raise MissingExtra("The web view", "web")
+    from shoal.surfaces.web.server import Place, is_loopback
+
+    if token is None and not is_loopback(host):
+        raise click.UsageError(
+            f"With --host {host} others can reach the server, so it needs a --token of your choice."
+        )
+    if token is not None and len(token) < _SHORTEST:
+        raise click.UsageError(f"The token must have at least {_SHORTEST} characters.")
+    place = Place(host=host, port=port, token=token or secrets.token_urlsafe(24))
+    asyncio.run(_serve(place, opens=opens, as_json=as_json))
+    return exits.OK
+
+
+async def _serve(place: Place, *, opens: bool, as_json: bool) -> None:
+    from shoal.app.settings import home_directory
+    from shoal.surfaces.web.server import serve
+
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # A signal ignored by whoever started us (nohup, a shell's background job) stays ignored.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, ended.set)
+
+    def ready(address: str) -> None:
+        if as_json:
+            from shoal.wire.content import dump
+
+            click.echo(dump({"url": address, "token": place.token}))
+        else:
+            click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
+        if opens:
+            click.launch(address)
+
+    await serve(home_directory(), place, ready=ready, ended=ended)

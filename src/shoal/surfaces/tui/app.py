@@ -1,0 +1,395 @@
+"""The full-screen terminal: a conversation, a line to type in, and panels one key away.
+
+What happens is drawn at a bounded pace, however much of it there is, so that nothing keeps a person from
+typing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Static
+
+from shoal.core.ids import LEAD, AgentId
+from shoal.surfaces.cli.paint import YELLOW
+from shoal.surfaces.tui.answering import AnswerScreen
+from shoal.surfaces.tui.attaching import message_of
+from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions
+from shoal.surfaces.tui.composer import Composer, Proposals
+from shoal.surfaces.tui.conversation import ConversationView
+from shoal.surfaces.tui.foot import activity_line, foot_line, head_line
+from shoal.surfaces.tui.panels.agents import AgentsPanel
+from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.seat import Seat
+from shoal.surfaces.tui.side import Side
+
+PACE = 1 / 15
+"""Seconds between two drawings."""
+TICK = 0.5
+"""Seconds between two looks at the time."""
+QUIET = 0.8
+"""Seconds without a key after which a question may come up by itself."""
+WIDE = 100
+"""Columns from which on a panel stands beside the conversation and not over it."""
+_ALWAYS = frozenset({"redraw", "suspend_process", "nothing", "end_of_input", "interrupt"})
+
+
+class ShoalApp(App[None]):
+    """Sits at one run at a time; `sit` gives it one."""
+
+    CSS_PATH = "shoal.tcss"
+    TITLE = "shoal"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012 - as Textual has it
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("ctrl+d", "end_of_input", show=False, priority=True),
+        Binding("escape", "escape", show=False),
+        Binding("shift+tab", "next_mode", show=False, priority=True),
+        Binding("ctrl+b", "to_background", show=False, priority=True),
+        Binding("f1", "help", show=False, priority=True),
+        Binding("f2", "panel('agents')", show=False, priority=True),
+        Binding("ctrl+t", "panel('tasks')", show=False, priority=True),
+        Binding("f3", "panel('mail')", show=False, priority=True),
+        Binding("f4", "panel('questions')", show=False, priority=True),
+        Binding("f5", "lead", show=False, priority=True),
+        Binding("f6", "other_side", show=False, priority=True),
+        Binding("ctrl+o", "fold", show=False, priority=True),
+        Binding("ctrl+l", "redraw", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+        Binding("ctrl+q", "nothing", show=False, priority=True),
+        Binding("pageup", "scroll(-1)", show=False),
+        Binding("pagedown", "scroll(1)", show=False),
+    ]
+
+    def __init__(self, history: Path) -> None:
+        super().__init__()
+        self.seat: Seat | None = None
+        self.hung_up = 0
+        """The status to end with, where the person left before anything was there."""
+        self._early: list[str] = []
+        """Said while no run could take it."""
+        self._leaving: int | None = None
+        self._files: list[str] | None = None
+        self._due = self._drawing = False
+        self.drawings = 0
+        self._put_off: set[str] = set()
+        """Questions that were put once: what was left open then is answered from the panel."""
+        self._answer: asyncio.Future[str] | None = None
+        self._draft = ""
+        self._proposals = Proposals(id="proposals")
+        self._head, self._activity, self._foot = Static(id="head"), Static(id="activity"), Static(id="foot")
+        self._box = Vertical(id="line")
+        self.composer = Composer(history, self._proposals, self._propose)
+        self.view = ConversationView()
+        self.side = Side()
+        self.when_ready: Callable[[], object] = lambda: None
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        with Horizontal(id="middle"):
+            yield self.view
+            yield self.side
+        yield self._proposals
+        yield self._activity
+        with self._box:
+            yield self.composer
+        yield self._foot
+
+    def on_ready(self) -> None:
+        self.when_ready()
+
+    def on_mount(self) -> None:
+        self._proposals.display = self._activity.display = False
+        self.composer.focus()
+        self.set_interval(TICK, self._tick)
+
+    # The run
+
+    async def sit(self, seat: Seat) -> None:
+        """From now on at this run."""
+        self.seat, self._files = seat, None
+        seat.stage.stir = self.stir
+        await self.side.sit(seat.stage)
+        await self.view.show(seat.stage.conversation(seat.viewed))
+        self.stir()
+
+    def stir(self) -> None:
+        """There is something to draw; it is, soon."""
+        if not self._due and self.is_running:
+            self._due = True
+            self.set_timer(PACE, self._draw_soon)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is still to be drawn."""
+        return self._due or self._drawing
+
+    def is_holding(self, text: str) -> bool:
+        """Whether it was said, and waits for a run that takes it."""
+        return text in self._early
+
+    def _draw_soon(self) -> None:
+        # On the view's own pump: what is typed goes through the app's, and does not wait for this.
+        self.view.call_later(self._draw)
+
+    async def _draw(self) -> None:
+        self._due = False
+        seat = self.seat
+        if seat is None or self._drawing or not self.view.is_attached:
+            return
+        self._drawing = True
+        self.drawings += 1
+        try:
+            seat.catch_up()
+            if seat.open and self._leaving is not None:
+                seat.leave(self._leaving)
+            await self._say_all()
+            conversation = seat.stage.conversation(seat.viewed)
+            if self.view.showing is not conversation:
+                await self.view.show(conversation)
+            await self.view.draw()
+            self.side.look()
+            self._tell()
+            self._put_question()
+        finally:
+            self._drawing = False
+
+    def _tick(self) -> None:
+        if self.seat is not None and self.seat.doing:
+            self._tell()
+        self._put_question()
+
+    # Questions
+
+    def _put_question(self) -> None:
+        """The oldest that the person has not put off, unless they are typing."""
+        seat = self.seat
+        if seat is None or len(self.screen_stack) > 1 or self.composer.text or self._answer is not None:
+            return
+        if self.side.shown == "questions" or self.composer.quiet_for < QUIET:
+            return
+        for row in seat.stage.picture.open_questions():
+            if row.id not in self._put_off:
+                self._put_off.add(row.id)
+                screen = AnswerScreen(row, seat.stage.helm, picture=seat.stage.picture, unasked=True)
+                self.push_screen(screen, lambda _: self.stir())
+                return
+
+    def _tell(self) -> None:
+        seat = self.seat
+        if seat is None:
+            return
+        columns = self.size.width
+        self._head.update(head_line(seat, columns))
+        self._foot.update(foot_line(seat, columns))
+        self._activity.display = bool(seat.doing)
+        self._activity.update(activity_line(seat))
+        line = self._box
+        mode = seat.stage.picture.run.mode
+        for each in ("acceptEdits", "plan", "bypassPermissions"):
+            line.set_class(mode == each, f"-{each}")
+        if self._answer is None:
+            row = seat.stage.picture.agent(seat.viewed)
+            to = "" if row is None or seat.viewed == LEAD else f" to {row.name} "
+            line.border_title = to
+
+    def on_resize(self) -> None:
+        self._tell()
+
+    @property
+    def _open_seat(self) -> Seat | None:
+        return self.seat if self.seat is not None and self.seat.open else None
+
+    # What is typed
+
+    @on(Composer.Entered)
+    async def _entered(self, event: Composer.Entered) -> None:
+        if self._answer is not None:
+            if not self._answer.done():
+                self._answer.set_result(event.text)
+            return
+        if event.text.strip():
+            self.view.anchor()
+            self._early.append(event.text)
+            await self._say_all()
+
+    async def _say_all(self) -> None:
+        """What was entered, in its order, as soon as the run takes it."""
+        while self._early and self.seat is not None and self.seat.open:
+            await self._say(self.seat, self._early.pop(0))
+
+    async def _say(self, seat: Seat, text: str) -> None:
+        message, told = message_of(text, seat.root, images=seat.takes_images)
+        for words in told:
+            seat.stage.conversation(seat.viewed).script.remark(words, YELLOW)
+        seat.say(message)
+
+    async def ask(self, label: str) -> str:
+        """The next line typed, as an answer to the program's own question."""
+        self._answer = asyncio.get_running_loop().create_future()
+        composer = self.composer
+        self._draft, composer.asking = composer.text, True
+        composer.put("")
+        line = self._box
+        line.border_title = f" {label} "
+        line.add_class("-asks")
+        composer.focus()
+        try:
+            return await self._answer
+        finally:
+            self._answer, composer.asking = None, False
+            if self.is_running:
+                line.border_title = ""
+                line.remove_class("-asks")
+                composer.put(self._draft)
+
+    def offer(self, text: str) -> None:
+        if not self.composer.text:
+            self.composer.put(text)
+
+    def clear_line(self) -> None:
+        self.composer.clear_line()
+
+    def _propose(self, half: Half) -> Sequence[Proposal]:
+        seat = self.seat
+        if seat is None:
+            return ()
+        if half.kind == "command":
+            return fitting(half.typed, seat.commands())
+        if self._files is None:
+            self._files = []
+            self.run_worker(self._look_for_files(seat), exclusive=True, group="files")
+        return mentions(half.typed, self._files, seat.agents())
+
+    async def _look_for_files(self, seat: Seat) -> None:
+        self._files = await asyncio.to_thread(files_of, seat.root)
+        self.composer.look_for_proposals()
+
+    # Keys
+
+    def action_interrupt(self) -> None:
+        composer = self.composer
+        if composer.has_focus and composer.selected_text:
+            composer.action_copy()
+        elif (words := self.screen.get_selected_text()) is not None and words:
+            self.copy_to_clipboard(words)
+            self.screen.clear_selection()
+        elif self._answer is not None:
+            if not self._answer.done():
+                self._answer.set_result("")
+        elif (seat := self._open_seat) is not None:
+            seat.interrupt(composer.text)
+        else:
+            self.leave(130)
+
+    def action_end_of_input(self) -> None:
+        if self.composer.has_focus and self.composer.text:
+            self.composer.action_delete_right()
+        else:
+            self.leave()
+
+    def leave(self, status: int = 0) -> None:
+        """At once; where no run can be left yet, as soon as one can, and the second time whatever is."""
+        if self.seat is not None and self.seat.open:
+            self.seat.leave(status)
+        elif self._leaving is None:
+            self._leaving = status
+        else:
+            self.hung_up = status
+            self.exit()
+
+    def action_escape(self) -> None:
+        """The nearest thing there is to leave: a panel, a turn, an agent's conversation."""
+        if self.side.shown and not self.composer.has_focus:
+            self.close_panel()
+        elif (seat := self._open_seat) is None or seat.stop_turn():
+            pass
+        elif seat.viewed != LEAD:
+            self.action_lead()
+        elif self.side.shown:
+            self.close_panel()
+
+    def action_next_mode(self) -> None:
+        if (seat := self._open_seat) is not None:
+            seat.next_mode()
+
+    def action_to_background(self) -> None:
+        if (seat := self._open_seat) is None or not seat.to_background():
+            self.composer.action_cursor_left()
+
+    def action_help(self) -> None:
+        from shoal.core.messages import user
+
+        if (seat := self._open_seat) is not None:
+            seat.say(user("/help"))
+
+    def action_panel(self, name: str) -> None:
+        """Show it and go there; where it is already, close it."""
+        shown = self.side.toggle(name)
+        self.screen.set_class(shown, "-side")
+        if not shown:
+            self.composer.focus()
+
+    def close_panel(self) -> None:
+        self.action_panel(self.side.shown)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the frame rest while a question or another screen stands over it."""
+        return len(self.screen_stack) == 1 or action in _ALWAYS
+
+    @on(Panel.Left)
+    def _panel_left(self) -> None:
+        if self.side.shown:
+            self.close_panel()
+
+    @on(AgentsPanel.Chosen)
+    def _agent_chosen(self, event: AgentsPanel.Chosen) -> None:
+        if self.size.width < WIDE:
+            self.close_panel()
+        self.talk_to(AgentId(event.agent.id), event.agent.name)
+
+    def action_lead(self) -> None:
+        self.talk_to(LEAD, "lead")
+
+    def talk_to(self, agent: AgentId, name: str) -> None:
+        if (seat := self._open_seat) is not None:
+            seat.view(agent, name)
+            self.composer.focus()
+            self.stir()
+
+    def action_other_side(self) -> None:
+        """From the line to the conversation, to the panel, and back."""
+        if self.composer.has_focus:
+            self.view.step(0)
+            if self.composer.has_focus:
+                self.view.focus()
+        elif self.side.shown and not self.side.has_focus_within:
+            self.side.go_there()
+        else:
+            self.composer.focus()
+
+    def action_fold(self) -> None:
+        self.view.fold_all()
+
+    def action_scroll(self, by: int) -> None:
+        view = self.view
+        if by < 0:
+            view.scroll_page_up(animate=False)
+        elif view.max_scroll_y - view.scroll_y <= view.size.height:
+            view.anchor()
+        else:
+            view.scroll_page_down(animate=False)
+
+    def action_redraw(self) -> None:
+        self.refresh(layout=True, repaint=True)
+
+    def action_nothing(self) -> None:
+        """A key that would end the app by an accident."""

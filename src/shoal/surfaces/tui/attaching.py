@@ -1,0 +1,91 @@
+"""What goes along with a prompt: pasted text that was folded, and pictures named by their path."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from shoal.core.messages import Base64Source, Image, Message, Text
+
+LONG_LINES = 10
+LONG_TEXT = 1_000
+"""Lines or characters from which on a pasted text is folded."""
+LARGEST = 5 * 1024 * 1024
+"""Bytes of a picture that models take."""
+_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+_PATH = re.compile(r"""'([^']+)'|"([^"]+)"|((?:\\.|\S)+)""")
+
+
+class Pasted:
+    """Long texts, each under the mark that stands for it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """What is put where the text would be."""
+        lines = text.count("\n") + 1
+        if lines <= LONG_LINES and len(text) <= LONG_TEXT:
+            return text
+        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        mark = f"[pasted {size}]"
+        number = 2
+        while mark in self._texts and self._texts[mark] != text:
+            mark = f"[pasted {size}, no. {number}]"
+            number += 1
+        self._texts[mark] = text
+        return mark
+
+    def unfolded(self, text: str) -> str:
+        for mark, whole in self._texts.items():
+            text = text.replace(mark, whole)
+        return text
+
+    def forget(self) -> None:
+        self._texts.clear()
+
+
+def message_of(text: str, root: Path, *, images: bool) -> tuple[Message, list[str]]:
+    """The prompt with the pictures it names, and what is to be told of those that do not come along."""
+    content: list[Text | Image] = [Text(text=text)]
+    told: list[str] = []
+    for path in _pictures(text, root):
+        if not images:
+            told.append(f"{path.name} is not sent: this model takes no images.")
+            continue
+        try:
+            if path.stat().st_size > LARGEST:
+                told.append(f"{path.name} is not sent: it is larger than {LARGEST // 1024 // 1024} MB.")
+                continue
+            data = path.read_bytes()
+        except OSError as error:
+            told.append(f"{path.name} is not sent: {error.strerror}.")
+            continue
+        source = Base64Source(media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode())
+        content.append(Image(source=source))
+    return Message(role="user", content=tuple(content)), told
+
+
+def _pictures(text: str, root: Path) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for single, double, bare in _PATH.findall(text):
+        word = single or double or re.sub(r"\\(.)", r"\1", bare)
+        word = word.removeprefix("file://").removeprefix("@")
+        if Path(word).suffix.lower() not in _TYPES:
+            continue
+        try:
+            path = (root / Path(word).expanduser()).resolve()
+            there = path.is_file()
+        except (OSError, RuntimeError, ValueError):
+            continue
+        if there and path not in seen:
+            seen.add(path)
+            yield path

@@ -1,0 +1,90 @@
+"""What a half-typed word may become: a command behind `/`, a file or an agent behind `@`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+MOST = 40
+"""Proposals for one word."""
+_LOOKED_AT = 20_000
+"""Files of a project that are looked at; those of a larger one are found by typing their directory."""
+_LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".tox"})
+_MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+
+
+class Proposal(Struct, frozen=True):
+    text: str
+    """What stands there when it is taken."""
+    about: str = ""
+
+
+class Half(Struct, frozen=True):
+    """The word at the cursor: what kind, what is typed of it, and where it begins in its line."""
+
+    kind: str
+    """`command` or `mention`."""
+    typed: str
+    begin: int
+
+
+def half_typed(before: str, *, first_line: bool) -> Half | None:
+    """Of the line up to the cursor."""
+    if first_line and before.startswith("/") and " " not in before and "/" not in before[1:]:
+        return Half("command", before, 0)
+    if found := _MENTION.search(before):
+        return Half("mention", found[1], found.start())
+    return None
+
+
+def fitting(typed: str, offered: Iterable[Proposal]) -> list[Proposal]:
+    """Those that have the letters in this order; the best first."""
+    ranked: list[tuple[int, int, str, Proposal]] = []
+    wanted = typed.lower()
+    for each in offered:
+        rank = _rank(wanted, each.text.lower())
+        if rank is not None:
+            ranked.append((rank, len(each.text), each.text, each))
+    return [each for *_, each in sorted(ranked, key=lambda row: row[:3])[:MOST]]
+
+
+def _rank(wanted: str, text: str) -> int | None:
+    if text.startswith(wanted):
+        return 0
+    name = text.rstrip("/").rsplit("/", 1)[-1]
+    if name.startswith(wanted.lstrip("/@")):
+        return 1
+    if wanted.lstrip("@") in text:
+        return 2
+    letters = iter(text)
+    return 3 if all(letter in letters for letter in wanted.lstrip("@")) else None
+
+
+def files_of(root: Path) -> list[str]:
+    """Paths below a project, as one would type them; a bounded walk, without what nobody types."""
+    found: list[str] = []
+    waiting = [""]
+    while waiting and len(found) < _LOOKED_AT:
+        here = waiting.pop(0)
+        try:
+            entries = sorted(os.scandir(root / here), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            path = f"{here}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _LEFT_OUT:
+                    found.append(f"{path}/")
+                    waiting.append(f"{path}/")
+            else:
+                found.append(path)
+    return found
+
+
+def mentions(typed: str, files: Sequence[str], agents: Sequence[Proposal]) -> list[Proposal]:
+    every = [*agents, *(Proposal(f"@{path}") for path in files)]
+    return fitting(f"@{typed}", every)

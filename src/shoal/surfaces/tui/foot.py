@@ -1,0 +1,117 @@
+"""The lines at the edges of the screen: who is shown, what is under way, what it took, which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.text import Text
+
+from shoal.app.picture.rows import AgentRow
+from shoal.core.ids import LEAD
+from shoal.core.wording import count, dollars, one_line
+from shoal.surfaces.cli.agent_rows import colour
+from shoal.surfaces.tui.blocks import ansi
+from shoal.surfaces.tui.seat import Seat
+
+_MODES = {
+    "default": ("asks", "dim"),
+    "acceptEdits": ("accepts edits", "magenta"),
+    "plan": ("plans", "cyan"),
+    "bypassPermissions": ("allows all", "bold red"),
+    "dontAsk": ("never asks", "yellow"),
+}
+_KEYS = (("F2", "agents"), ("^T", "tasks"), ("F3", "mail"), ("F4", "questions"), ("/help", ""))
+
+
+def head_line(seat: Seat, columns: int) -> Text:
+    """Who is shown."""
+    row = seat.stage.picture.agent(seat.viewed)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    if row is None or seat.viewed == LEAD:
+        text.append(" shoal ", "bold reverse")
+        text.append(f" {_short(seat.root)}", "dim")
+        text.truncate(columns, overflow="ellipsis")
+        return text
+    back = "  F5 back to the lead "
+    text.append(" ")
+    text.append_text(ansi("● ", colour(row.color)))
+    text.append(row.name, "bold")
+    text.append(f"  {_standing(row)}", "dim")
+    text.truncate(max(columns - len(back), 20), overflow="ellipsis", pad=True)
+    text.append(back, "dim")
+    return text
+
+
+def _standing(row: AgentRow) -> str:
+    words = (
+        row.kind,
+        row.model,
+        f"{row.state}{f': {one_line(row.doing)}' if row.doing else ''}",
+        one_line(row.task),
+    )
+    return " · ".join(word for word in words if word)
+
+
+def foot_line(seat: Seat, columns: int) -> Text:
+    """What holds and what it took on the left; the keys on the right as far as there is room."""
+    facts = _facts(seat)
+    left = _left(seat, facts)
+    while left.cell_len > columns and facts:
+        facts.pop()
+        left = _left(seat, facts)
+    for number in range(len(_KEYS)):
+        keys = _keys(number)
+        if left.cell_len + keys.cell_len < columns:
+            left.append(" " * (columns - left.cell_len - keys.cell_len))
+            left.append_text(keys)
+            break
+    return left
+
+
+def _left(seat: Seat, facts: Sequence[str]) -> Text:
+    picture = seat.stage.picture
+    text = Text(no_wrap=True, overflow="ellipsis")
+    mode, style = _MODES.get(picture.run.mode, (picture.run.mode, "dim"))
+    text.append(f" {mode}", style)
+    if asked := len(picture.open_questions()):
+        text.append(" ")
+        text.append(f" ? {asked} question{'s' if asked > 1 else ''}: F4 ", "bold reverse yellow")
+    for fact in facts:
+        text.append(" · ", "dim")
+        text.append(fact, "dim")
+    return text
+
+
+def _keys(without: int) -> Text:
+    """Those behind the first so many."""
+    text = Text()
+    for key, name in _KEYS[without:]:
+        text.append(f" {key}", "bold")
+        text.append(f" {name} " if name else " ", "dim")
+    return text
+
+
+def _facts(seat: Seat) -> list[str]:
+    """The most important first: where there is no room, the last are left out."""
+    picture = seat.stage.picture
+    lead = picture.agent(LEAD)
+    model = lead.model if lead is not None and lead.model else picture.run.model
+    at_work = len(picture.standings.at_work())
+    facts = [f"{at_work} agent{'s' if at_work > 1 else ''} at work"] if at_work else []
+    facts += [one_line(model)] if model else []
+    if picture.costs.tokens:
+        facts.append(dollars(picture.costs.usd) + ("+" if picture.costs.unpriced else ""))
+        facts.append(f"{count(picture.costs.tokens)} tokens")
+    return [*facts, *seat.facts]
+
+
+def activity_line(seat: Seat) -> Text:
+    return Text(seat.doing, "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _short(path: Path) -> str:
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)

@@ -1,0 +1,121 @@
+"""`shoal` at a terminal, on the full screen: sessions one after another under one app."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.core.clock import SystemClock
+from shoal.core.wording import one_line
+from shoal.surfaces.cli.interactive import say_farewell
+from shoal.surfaces.cli.paint import DIM, YELLOW
+from shoal.surfaces.cli.screen import screen_for
+from shoal.surfaces.cli.sentences import cut_off_agents
+from shoal.surfaces.cli.sittings import sittings
+from shoal.surfaces.tui.app import ShoalApp
+from shoal.surfaces.tui.far import FarSeat
+from shoal.surfaces.tui.own import OwnSeat
+
+if TYPE_CHECKING:
+    from shoal.app.options import Options
+    from shoal.app.session import Session
+    from shoal.app.watching import Run
+    from shoal.core.agents import Glimpse
+    from shoal.surfaces.cli.sittings import Prepare
+
+_LIGHT = ("7", "15")
+"""Numbers of colours that terminals have behind the text where they are light."""
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+async def full_screen(
+    options: Options, prompt: str | None, home: Path, prepare: Prepare | None = None
+) -> int:
+    """Until the person ends it; the exit status."""
+    app = ShoalApp(home / "shoal" / "history")
+    left: list[tuple[Session, Sequence[Glimpse]]] = []
+
+    async def sit(session: Session) -> OwnSeat:
+        return await seated(app, session)
+
+    async def live() -> int:
+        try:
+            return await sittings(options, prompt, prepare, sit=sit, leave=lambda *ended: left.append(ended))
+        finally:
+            app.exit()
+
+    status = await run_with(app, live)
+    screen = screen_for(sys.stdout)
+    for session, stopped in left:
+        say_farewell(screen, session, stopped)
+    screen.close()
+    return status
+
+
+async def attached(run: Run, home: Path) -> int:
+    """At a run of another process, until the person leaves; the exit status."""
+    app = ShoalApp(home / "shoal" / "history")
+    app.theme = theme_for(None, os.environ)
+
+    async def live() -> int:
+        try:
+            seat = FarSeat(run, SystemClock(), app)
+            await app.sit(seat)
+            return await seat.go()
+        finally:
+            app.exit()
+
+    status = await run_with(app, live)
+    screen = screen_for(sys.stdout)
+    if run.is_live:
+        screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
+    screen.close()
+    return status
+
+
+async def seated(app: ShoalApp, session: Session) -> OwnSeat:
+    """The app shows this session from now on."""
+    seat = OwnSeat(session, app)
+    app.theme = theme_for(session.parts.settings.own.theme, os.environ)
+    if not session.agent.conversation.messages:
+        seat.telling.note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
+    for note in session.notes:
+        seat.telling.note(one_line(note), YELLOW)
+    left_over = session.parts.left_over
+    if left_over is not None and left_over.cut_off:
+        seat.telling.note(cut_off_agents(left_over.cut_off), YELLOW)
+    await app.sit(seat)
+    return seat
+
+
+def theme_for(wanted: str | None, environ: Mapping[str, str]) -> str:
+    """The name that Textual has for it; terminals that say whether they are light do so by COLORFGBG."""
+    told = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
+    return f"ansi-{told}" if wanted == "ansi" else f"textual-{wanted or told}"
+
+
+async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """The app and what it shows; either's end is the end of both. What ended it badly is raised."""
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, app.leave, 128 + number)
+    living: list[asyncio.Task[int]] = []
+    # Begun by the app: what belongs to it can only be touched from tasks that descend from it.
+    app.when_ready = lambda: living.append(asyncio.create_task(life()))
+    try:
+        await app.run_async()
+        for task in living:
+            task.cancel()
+        if living:
+            await asyncio.wait(living)
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+    if living and not living[0].cancelled():
+        return living[0].result()
+    return app.hung_up or (app.return_code or 0)

@@ -1,0 +1,205 @@
+"""A person at a session of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from shoal.app.delegating import is_delegating
+from shoal.app.helm import OwnHelm
+from shoal.app.picture.picture import Picture, drawn
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event
+from shoal.core.ids import LEAD, AgentId
+from shoal.core.messages import Message
+from shoal.core.wording import one_line
+from shoal.stores.files.journal import FileJournal, read_journal
+from shoal.stores.memory import MemoryJournal
+from shoal.surfaces.cli.dialogue import Dialogue, Outcome, Write
+from shoal.surfaces.cli.paint import DIM, RED
+from shoal.surfaces.cli.slash import described
+from shoal.surfaces.cli.slash_team import Addressee, addressees
+from shoal.surfaces.tui.completing import Proposal
+from shoal.surfaces.tui.script import Script
+from shoal.surfaces.tui.stage import Stage
+from shoal.wire.control import Interrupt
+
+if TYPE_CHECKING:
+    from shoal.app.session import Session
+    from shoal.core.permissions import Mode
+
+MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
+
+
+class Line(Protocol):
+    """Where a person types."""
+
+    async def ask(self, label: str) -> str: ...
+
+    def offer(self, text: str) -> None: ...
+
+    def clear_line(self) -> None: ...
+
+
+class Remarks:
+    """The program's own words, in the conversation that is shown."""
+
+    def __init__(self, seat: OwnSeat) -> None:
+        self._seat = seat
+
+    def note(self, text: str, style: str = DIM) -> None:
+        self._script.remark(text, style)
+        self._seat.stage.stir()
+
+    @contextmanager
+    def aside(self) -> Iterator[Write]:
+        pieces: list[tuple[str, str]] = []
+
+        def write(text: str, style: str = "") -> None:
+            pieces.append((text, style))
+
+        yield write
+        self._script.remarks(pieces)
+        self._seat.stage.stir()
+
+    @property
+    def _script(self) -> Script:
+        return self._seat.stage.conversation(self._seat.viewed).script
+
+
+class OwnSeat(Dialogue):
+    def __init__(self, session: Session, line: Line) -> None:
+        picture = picture_of(session)
+        super().__init__(session, picture.standings)
+        self._line = line
+        self._left = asyncio.Event()
+        self.open = False
+        clock, cwd = session.agent.clock, str(session.parts.workspace.root)
+        self.stage = Stage(picture, OwnHelm(session), clock, cwd)
+        self.stage.conversation(LEAD)
+        self.telling = Remarks(self)
+
+    # What a dialogue leaves to the place it happens at
+
+    async def go(self, first: str | None = None) -> Outcome:
+        async with asyncio.TaskGroup() as tasks:
+            running = self.begin(tasks, first)
+            self.open = True
+            self.stage.stir()
+            await self._left.wait()
+            self.open = False
+            for task in running:
+                task.cancel()
+            self.cancel()
+        self.feed.close()
+        assert self.outcome is not None
+        return self.outcome
+
+    async def ask(self, label: str) -> str:
+        return await self._line.ask(label)
+
+    def news(self) -> None:
+        self.stage.stir()
+
+    def hear(self, event: Event) -> None:
+        self.stage.hear(event, self._clock.now())
+
+    def show_prompt(self, text: str) -> None:
+        from shoal.surfaces.cli.slash import is_command
+
+        awaited = not is_command(text) if text.strip() else False
+        self.stage.conversation(self.viewed).script.typed(text, awaited=awaited)
+        self.stage.stir()
+
+    def offer(self, message: Message) -> None:
+        self._line.offer(message.text)
+
+    def clear_line(self) -> None:
+        self._line.clear_line()
+
+    def wake(self) -> None:
+        self._left.set()
+
+    # What a person does and sees
+
+    @property
+    def root(self) -> Path:
+        return self.session.parts.workspace.root
+
+    @property
+    def viewed(self) -> AgentId:
+        return LEAD if self.to is None else AgentId(self.to.agent)
+
+    @property
+    def takes_images(self) -> bool:
+        return self.session.agent.model.card.images
+
+    @property
+    def doing(self) -> str:
+        return "" if self.activity is None else self.activity.line(1_000)
+
+    @property
+    def facts(self) -> Sequence[str]:
+        agent = self.session.agent
+        window = agent.model.card.window
+        used = f"{100 * agent.context_tokens // window}% context" if window and agent.context_tokens else ""
+        return [*(["delegate"] if is_delegating(self.session) else ()), *([used] if used else ())]
+
+    def commands(self) -> list[Proposal]:
+        return [Proposal(name, about) for name, about in described(self.session)]
+
+    def agents(self) -> list[Proposal]:
+        return [Proposal(f"@{each.name}", "agent") for each in addressees(self.session)]
+
+    def say(self, message: Message) -> None:
+        self.enter(message)
+
+    def view(self, agent: AgentId, name: str) -> None:
+        """Let the person see its conversation, and talk to it."""
+        self.to = None if agent == LEAD else Addressee(agent, name)
+        self.stage.stir()
+
+    def stop_turn(self) -> bool:
+        if self.viewed == LEAD:
+            return super().stop_turn()
+        row = self.stage.picture.agent(self.viewed)
+        if row is None or row.state not in ("working", "waiting"):
+            return False
+        self.aside(self._interrupt_agent(self.viewed))
+        return True
+
+    async def _interrupt_agent(self, agent: AgentId) -> None:
+        answer = await self.stage.helm.demand(Interrupt(task_id=agent))
+        if isinstance(answer, dict) and not answer.get("interrupted"):
+            self.telling.note("It is in no turn: there is nothing to interrupt.")
+
+    def to_background(self) -> bool:
+        return bool(self.session.move_to_background())
+
+    def next_mode(self) -> None:
+        permissions = self.session.parts.permissions
+        modes: list[Mode] = [*MODES, *(("bypassPermissions",) if permissions.may_skip else ())]
+        now = permissions.mode
+        try:
+            self.session.set_mode(modes[(modes.index(now) + 1) % len(modes)] if now in modes else modes[0])
+        except ShoalError as error:
+            self.telling.note(f"✗ {one_line(str(error))}", RED)
+
+    def leave(self, status: int = 0) -> None:
+        self.status = status
+        self.end()
+
+
+def picture_of(session: Session) -> Picture:
+    """The run as it stands now; nothing may be awaited between this and hearing on."""
+    journal = session.parts.journal
+    if isinstance(journal, FileJournal):
+        return drawn(read_journal(journal.path))
+    picture = Picture()
+    if isinstance(journal, MemoryJournal):
+        for event in journal.events:
+            picture.hear(event, session.agent.clock.now())
+    return picture

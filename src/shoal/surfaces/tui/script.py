@@ -1,0 +1,359 @@
+"""One agent's conversation as blocks to show, from its transcript and from what is told as it happens.
+
+The transcript is the truth; live events only show what is not in it yet: words that are still being said, and
+calls that run. What comes by both ways is known by the id of its entry and shown once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from shoal.agent.calls import preview
+from shoal.core.entries import Compacted, Entry, Rewound, Said
+from shoal.core.events import (
+    Answered,
+    Asked,
+    Discarded,
+    Event,
+    Finished,
+    Heard,
+    MemberRested,
+    MessageAdded,
+    RequestFailed,
+    Speaker,
+    ToolFinished,
+    ToolProgress,
+    ToolReturned,
+    ToolStarted,
+)
+from shoal.core.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, result_text
+from shoal.core.questions import Question
+from shoal.core.wording import clean, one_line
+from shoal.surfaces.cli.asking import wanted
+from shoal.surfaces.cli.paint import DIM, RED, YELLOW
+from shoal.surfaces.cli.sentences import ending
+from shoal.surfaces.cli.telling import answered, noted
+from shoal.surfaces.cli.viewing import LETTER
+
+_NOTICE = re.compile(
+    r"<(system-reminder|task-notification|agent-message|teammate-message)\b.*?</\1>", re.DOTALL
+)
+_MOST_PROGRESS = 2_000
+"""Characters of a running call's output that are kept."""
+
+
+class Prompted(Struct):
+    """Said to the agent, by the person or by another agent."""
+
+    number: int
+    text: str
+    who: str = ""
+    """Nothing for the person."""
+    pictures: int = 0
+    awaited: bool = False
+    """Typed here, and not yet in the conversation."""
+
+
+class Words(Struct):
+    """Said by the agent."""
+
+    number: int
+    text: str
+    thinking: bool = False
+    open: bool = False
+    broken: bool = False
+
+
+class Call(Struct):
+    number: int
+    id: str
+    tool: str
+    preview: str = ""
+    input: Mapping[str, Any] | None = None
+    running: bool = False
+    done: bool = False
+    is_error: bool = False
+    ms: int = 0
+    text: str = ""
+    data: Any = None
+    root: str = ""
+    """Of the project, with its slash: it need not be told again and again."""
+
+
+class Remark(Struct):
+    """The program's own words: pieces with their styles."""
+
+    number: int
+    pieces: list[tuple[str, str]]
+
+
+Shown: TypeAlias = Prompted | Words | Call | Remark
+
+
+class Script:
+    """Fed with one agent's events and entries. `taken` tells what is different since the last look."""
+
+    def __init__(self, root: str = "") -> None:
+        """Files below `root` are shown without it."""
+        self._root = f"{root}/" if root else ""
+        self.blocks: list[Shown] = []
+        self._numbers = 0
+        self._before = 0
+        self._changed: dict[int, Shown] = {}
+        self._calls: dict[str, Call] = {}
+        self._asked: dict[str, Remark] = {}
+        """Open questions."""
+        self._known: set[str] = set()
+        """Entries that are shown."""
+
+    def taken(self) -> list[Shown]:
+        """What changed or came, in the order of the conversation."""
+        changed, self._changed = self._changed, {}
+        return [changed[number] for number in sorted(changed)]
+
+    def knows(self, entry: str) -> bool:
+        return entry in self._known
+
+    def at_work(self) -> None:
+        """The agent works: calls that have no result yet are running."""
+        for call in self._calls.values():
+            if not call.done:
+                call.running = True
+                self._change(call)
+
+    # What is told as it happens
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case Heard(kind="tool_input"):
+                pass
+            case Heard(kind=kind, text=text):
+                self._say(text, thinking=kind == "thinking")
+            case MessageAdded(entry=entry, message=message, by=by):
+                self.said(entry, message, by=by)
+            case ToolStarted() | ToolProgress() | ToolReturned() | ToolFinished():
+                self._called(event)
+            case _:
+                self._remark_on(event)
+
+    def _called(self, event: ToolStarted | ToolProgress | ToolReturned | ToolFinished) -> None:
+        tool = "" if isinstance(event, ToolProgress) else event.tool
+        call = self._call(event.call, tool)
+        match event:
+            case ToolStarted(preview=words):
+                call.preview, call.running = self._shortened(words), not call.done
+            case ToolProgress(text=text):
+                call.text = (call.text + text)[-_MOST_PROGRESS:]
+            case ToolReturned(result=result, data=data):
+                call.text, call.data, call.is_error = result_text(result), data, result.is_error
+                call.running, call.done = False, True
+            case ToolFinished(is_error=is_error, duration_ms=ms, preview=preview):
+                call.is_error, call.ms, call.running, call.done = is_error, ms, False, True
+                call.text = call.text or preview
+        self._change(call)
+
+    def _remark_on(self, event: Event) -> None:
+        match event:
+            case Discarded() | RequestFailed(retry_in=None):
+                self._break_off()
+            case Asked(question=question):
+                self.asked(question)
+            case Answered(question=ident, answer=answer):
+                self.answered(ident, answered(answer) or "no")
+            case Finished():
+                self._finished(event)
+            case MemberRested(reason=reason, detail=detail) if reason != "available":
+                self.remark(f"idle: {reason} {one_line(detail)}".rstrip(), YELLOW)
+            case _:
+                pass
+        if (told := noted(event)) is not None:
+            self.remark(*told)
+
+    def asked(self, question: Question, who: str = "") -> None:
+        asks = f"? {who} asks: {wanted(question)}" if who else f"? {wanted(question)}"
+        self.remarks([(asks, YELLOW)])
+        last = self.blocks[-1]
+        assert isinstance(last, Remark)
+        self._asked[question.id] = last
+
+    def answered(self, question: str, words: str) -> None:
+        """The answer stands behind the question."""
+        if (remark := self._asked.pop(question, None)) is not None:
+            asks = remark.pieces[0][0]
+            remark.pieces = [(f"{asks}  ", DIM), (words, DIM)]
+            self._change(remark)
+
+    def _finished(self, event: Finished) -> None:
+        words = ending(event) or ""
+        for call in self._calls.values():
+            if call.running:
+                call.running, call.done, call.is_error = False, True, True
+                call.text = call.text or "it did not come to an end"
+                self._change(call)
+        if event.reason == "interrupted":
+            self.remark("interrupted", YELLOW)
+        elif event.reason != "done":
+            self.remark(f"✗ {words or event.detail or event.reason}", RED)
+        elif event.requests == 0 and event.text:
+            # No model spoke: the report of a command's own agent is the answer.
+            self._add(Words(self._next(), clean(event.text)))
+        elif words:
+            self.remark(words, YELLOW)
+
+    # What the person typed, and what the program says
+
+    def typed(self, text: str, *, awaited: bool) -> None:
+        self._add(Prompted(self._next(), clean(text).strip(), awaited=awaited))
+
+    def remark(self, text: str, style: str = DIM) -> None:
+        self.remarks([(f"{text}", style)])
+
+    def remarks(self, pieces: list[tuple[str, str]]) -> None:
+        self._add(Remark(self._next(), [(clean(text), style) for text, style in pieces]))
+
+    # What stands in the transcript
+
+    def entry(self, entry: Entry) -> None:
+        match entry:
+            case Said(id=ident, message=message, meta=meta):
+                self.said(ident, message, by="runtime" if meta else "person")
+            case Compacted(id=ident, tokens_before=tokens) if ident not in self._known:
+                self._known.add(ident)
+                self.remark(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
+            case Rewound(id=ident, turn=turn) if ident not in self._known:
+                self._known.add(ident)
+                self.remark(f"the conversation went back to before turn {turn}")
+            case _:
+                pass
+
+    def said(self, entry: str, message: Message, *, by: Speaker = "person") -> None:
+        """A whole message, once."""
+        if entry in self._known:
+            return
+        self._known.add(entry)
+        if message.role == "assistant":
+            self._settle(message.content)
+            return
+        for block in message.content:
+            if isinstance(block, ToolResult):
+                self._returned(block)
+        if text := message.text:
+            self._heard_from(text, message, by)
+
+    def earlier(self, entries: list[Entry]) -> list[Shown]:
+        """Blocks of what was said before all that is here, which then stand in front."""
+        past = Script(self._root.removesuffix("/"))
+        past._known = self._known
+        past._numbers = 0
+        for each in entries:
+            past.entry(each)
+        shift = self._before - past._numbers
+        self._before = shift
+        for block in past.blocks:
+            block.number += shift
+        for call in past.blocks:
+            if isinstance(call, Call):
+                call.running = False
+        self.blocks[:0] = past.blocks
+        return past.blocks
+
+    def _heard_from(self, text: str, message: Message, by: Speaker) -> None:
+        for sender, letter in LETTER.findall(text):
+            self._add(Prompted(self._next(), clean(letter).strip(), who=clean(sender)))
+        if by in ("runtime", "tool"):
+            return
+        own = clean(_NOTICE.sub("", text)).strip()
+        pictures = sum(isinstance(block, Image) for block in message.content)
+        if not own:
+            if (notice := _NOTICE.search(text)) and notice[1] in ("task-notification", "agent-message"):
+                self.remark(f"✉ {_gist(notice[0])}")
+            return
+        for block in reversed(self.blocks[-20:]):
+            if isinstance(block, Prompted) and block.awaited and block.text == own:
+                block.awaited, block.pictures = False, pictures
+                self._change(block)
+                return
+        self._add(Prompted(self._next(), own, pictures=pictures))
+
+    def _settle(self, content: tuple[Any, ...]) -> None:
+        """The answer is whole: what was heard of it becomes what was said."""
+        heard = [block for block in self.blocks if isinstance(block, Words) and block.open]
+        for block in content:
+            match block:
+                case Thinking(thinking=text):
+                    self._settle_words(heard, text, thinking=True)
+                case Text(text=text):
+                    self._settle_words(heard, text, thinking=False)
+                case ToolUse(id=ident, name=name, input=given):
+                    call = self._call(ident, name)
+                    call.input = given
+                    call.preview = call.preview or self._shortened(preview(block))
+                    self._change(call)
+                case _:
+                    pass
+        for rest in heard:
+            rest.open = False
+            self._change(rest)
+
+    def _settle_words(self, heard: list[Words], text: str, *, thinking: bool) -> None:
+        text = clean(text).strip("\n")
+        match = next((each for each in heard if each.thinking == thinking), None)
+        if match is not None:
+            heard.remove(match)
+            match.text, match.open = text, False
+            self._change(match)
+        elif text.strip():
+            self._add(Words(self._next(), text, thinking=thinking))
+
+    def _returned(self, result: ToolResult) -> None:
+        call = self._calls.get(result.tool_use_id)
+        if call is not None and not call.done:
+            call.text, call.is_error = result_text(result), result.is_error
+            call.running, call.done = False, True
+            self._change(call)
+
+    def _say(self, text: str, *, thinking: bool) -> None:
+        text = clean(text)
+        last = self.blocks[-1] if self.blocks else None
+        opened = next((b for b in reversed(self.blocks[-4:]) if isinstance(b, Words) and b.open), None)
+        if opened is not None and opened.thinking == thinking:
+            opened.text += text
+            self._change(opened)
+        elif text.strip() or (isinstance(last, Words) and last.open):
+            self._add(Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True))
+
+    def _break_off(self) -> None:
+        for block in self.blocks[-4:]:
+            if isinstance(block, Words) and block.open:
+                block.open, block.broken = False, True
+                self._change(block)
+
+    def _call(self, ident: str, tool: str) -> Call:
+        call = self._calls.get(ident)
+        if call is None:
+            call = self._calls[ident] = Call(self._next(), ident, clean(tool), root=self._root)
+            self._add(call)
+        return call
+
+    def _shortened(self, words: str) -> str:
+        return words.removeprefix(self._root) if self._root else words
+
+    def _next(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _add(self, block: Shown) -> None:
+        self.blocks.append(block)
+        self._change(block)
+
+    def _change(self, block: Shown) -> None:
+        self._changed[block.number] = block
+
+
+def _gist(notice: str) -> str:
+    found = re.search(r"<summary>(.*?)</summary>", notice, re.DOTALL)
+    return one_line(found[1] if found else re.sub(r"<[^>]*>", " ", notice))[:200]

@@ -1,0 +1,63 @@
+"""The place beside the conversation, where one panel stands at a time."""
+
+from __future__ import annotations
+
+from textual.containers import Vertical
+
+from shoal.surfaces.tui.panels.agents import AgentsPanel
+from shoal.surfaces.tui.panels.board import BoardPanel
+from shoal.surfaces.tui.panels.mail import MailPanel
+from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.questions import QuestionsPanel
+from shoal.surfaces.tui.stage import Stage
+
+PANELS: dict[str, type[Panel]] = {
+    "agents": AgentsPanel,
+    "tasks": BoardPanel,
+    "mail": MailPanel,
+    "questions": QuestionsPanel,
+}
+
+
+class Side(Vertical):
+    """Beside the conversation where there is room, else over it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="side")
+        self._panels: dict[str, Panel] = {}
+        self._shown = ""
+        self.display = False
+
+    @property
+    def shown(self) -> str:
+        """The name of the panel that stands there; nothing where none does."""
+        return self._shown
+
+    async def sit(self, stage: Stage) -> None:
+        """Draw from this run from now on."""
+        self._panels = {
+            name: panel(stage.picture, stage.helm, clock=stage.clock) for name, panel in PANELS.items()
+        }
+        for name, panel in self._panels.items():
+            panel.display = name == self._shown
+        await self.remove_children()
+        await self.mount_all(self._panels.values())
+
+    def look(self) -> None:
+        """The picture changed."""
+        for panel in self._panels.values():
+            panel.look()
+
+    def toggle(self, name: str) -> bool:
+        """Show this panel and go there; close it where it stands already. Whether one is shown."""
+        self._shown = "" if name == self._shown else name
+        for each, panel in self._panels.items():
+            panel.display = each == self._shown
+        self.display = bool(self._shown)
+        if self._shown in self._panels:
+            self._panels[self._shown].focus()
+        return bool(self._shown)
+
+    def go_there(self) -> None:
+        if self._shown in self._panels:
+            self._panels[self._shown].focus()

@@ -1,0 +1,121 @@
+"""What a run shows: its picture, and the conversation of each agent that somebody has looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.app.helm import Helm
+from shoal.app.picture.picture import Picture
+from shoal.core.clock import Clock
+from shoal.core.events import (
+    AgentEnded,
+    Answered,
+    Asked,
+    AssistantSaid,
+    Event,
+    MessageAdded,
+    RequestSent,
+    ToolFinished,
+)
+from shoal.core.ids import LEAD, AgentId, SessionId
+from shoal.stores.files.places import subagent_path, transcript_path
+from shoal.surfaces.cli.agent_rows import agent_words, colour
+from shoal.surfaces.cli.telling import answered
+from shoal.surfaces.tui.script import Script
+from shoal.surfaces.tui.transcripts import Transcript
+
+_WRITTEN = (ToolFinished, RequestSent, AgentEnded)
+"""Events before which a transcript was written to."""
+
+
+class Conversation:
+    """One agent's: the blocks, and the transcript they come from."""
+
+    def __init__(self, agent: AgentId, transcript: Transcript, root: str) -> None:
+        self.agent = agent
+        self.script = Script(root)
+        self._transcript = transcript
+        self._told_whole = False
+        """Whole messages are told live, so that the transcript need not be read."""
+        self.look()
+
+    def look(self) -> None:
+        for entry in self._transcript.new():
+            self.script.entry(entry)
+
+    def hear(self, event: Event) -> None:
+        self._told_whole = self._told_whole or isinstance(event, MessageAdded)
+        if isinstance(event, AssistantSaid):
+            known = self.script.knows(event.entry)
+        else:
+            known = self._told_whole or not isinstance(event, _WRITTEN)
+        if not known:
+            self.look()
+        self.script.hear(event)
+
+    @property
+    def has_older(self) -> bool:
+        return self._transcript.has_older
+
+    def older(self) -> None:
+        self.script.earlier(self._transcript.older())
+
+
+class Stage:
+    """Fed with every event of a run, in order."""
+
+    def __init__(self, picture: Picture, helm: Helm, clock: Clock, cwd: str) -> None:
+        self.picture = picture
+        self.helm = helm
+        self.clock = clock
+        self.cwd = cwd
+        self.stir: Callable[[], None] = lambda: None
+        """Called when there is something new to draw."""
+        self._conversations: dict[AgentId, Conversation] = {}
+
+    @property
+    def session(self) -> SessionId:
+        return self.helm.run.session
+
+    def conversation(self, agent: AgentId = LEAD) -> Conversation:
+        known = self._conversations.get(agent)
+        if known is None:
+            known = self._conversations[agent] = Conversation(agent, Transcript(self._place(agent)), self.cwd)
+            row = self.picture.agent(agent)
+            if row is not None and row.state in ("working", "waiting"):
+                known.script.at_work()
+        return known
+
+    def hear(self, event: Event, at: int) -> None:
+        self.picture.hear(event, at)
+        self.show(event)
+
+    def show(self, event: Event) -> None:
+        """In the conversations, where somebody has looked at its agent."""
+        conversation = self._conversations.get(event.agent)
+        if conversation is not None:
+            conversation.hear(event)
+        if event.agent != LEAD and LEAD in self._conversations:
+            self._tell_lead(event)
+
+    def _tell_lead(self, event: Event) -> None:
+        """That others start, end and ask is told in a line each where the person talks to the lead."""
+        standing = self.picture.standings.all.get(event.agent)
+        if standing is None:
+            return
+        script = self._conversations[LEAD].script
+        match event:
+            case Asked(question=question):
+                script.asked(question, standing.who)
+            case Answered(question=ident, answer=answer):
+                script.answered(ident, answered(answer) or "no")
+            case _:
+                if (words := agent_words(event, standing)) is not None:
+                    script.remarks([("● ", colour(standing.color)), (words, "")])
+
+    def _place(self, agent: AgentId) -> Path:
+        home = self.helm.run.home
+        if agent == LEAD:
+            return transcript_path(home, self.cwd, self.session)
+        return subagent_path(home, self.cwd, self.session, agent)

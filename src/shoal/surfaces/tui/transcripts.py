@@ -1,0 +1,86 @@
+"""A transcript read from its end: the newest part first, what is older on demand, what is new as it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.core.entries import Compacted, Entry, Rewound, Said
+from shoal.wire.transcript import read_line
+
+CHUNK = 256 * 1024
+"""Bytes that are read at a time: a long conversation is never read as a whole."""
+
+
+class Transcript:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start: int | None = None
+        """Where the part that was read begins; None before the first look."""
+        self._end = 0
+        self._rest = b""
+
+    @property
+    def has_older(self) -> bool:
+        return bool(self._start)
+
+    def new(self) -> list[Entry]:
+        """What was written since the last look; at the first look, the end of what is there."""
+        if self._start is None:
+            return self._first()
+        data = self._read(self._end, None)
+        self._end += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return _entries(lines)
+
+    def older(self) -> list[Entry]:
+        """The part before what was read."""
+        if not self._start:
+            return []
+        data, begin = self._back_from(self._start)
+        self._start = begin
+        return _entries(data.split(b"\n"))
+
+    def _first(self) -> list[Entry]:
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return []
+        data, self._start = self._back_from(size)
+        self._end = size
+        *lines, self._rest = data.split(b"\n")
+        return _entries(lines)
+
+    def _back_from(self, end: int) -> tuple[bytes, int]:
+        """Whole lines before a place, and where they begin."""
+        span = CHUNK
+        while True:
+            begin = max(0, end - span)
+            data = self._read(begin, end)
+            if begin == 0:
+                return data, 0
+            cut = data.find(b"\n")
+            if 0 <= cut < len(data) - 1:
+                return data[cut + 1 :], begin + cut + 1
+            span *= 2
+
+    def _read(self, begin: int, end: int | None) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(begin)
+                return file.read() if end is None else file.read(end - begin)
+        except OSError:
+            return b""
+
+
+def _entries(lines: list[bytes]) -> list[Entry]:
+    found: list[Entry] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            read = read_line(line)
+        except ValueError:
+            continue
+        if isinstance(read.entry, Said | Compacted | Rewound):
+            found.append(read.entry)
+    return found

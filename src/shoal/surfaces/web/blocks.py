@@ -1,0 +1,145 @@
+"""What was said, in parts that a page draws: cut where they are long, and with the difference of an edit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import unescape
+from typing import Any, TypeAlias
+
+from shoal.core.differences import difference
+from shoal.core.entries import Compacted, Rewound, Said
+from shoal.core.messages import (
+    Base64Source,
+    ContentBlock,
+    Image,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    result_text,
+)
+from shoal.wire.content import dump
+
+LONG = 4_000
+"""Characters of a text that are shown before somebody asks for the whole."""
+LONG_PICTURE = 400_000
+"""Of a picture in base64."""
+
+_LETTER = re.compile(
+    r'<teammate-message teammate_id="(?P<sender>[^"]+)"(?P<more>[^>]*)>\n(?P<words>.*?)\n</teammate-message>',
+    re.DOTALL,
+)
+_SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
+
+Shown: TypeAlias = dict[str, Any]
+
+
+def entry_shown(number: int, entry: Said | Compacted | Rewound, *, whole: bool = False) -> Shown:
+    role, by = "system", "runtime"
+    match entry:
+        case Said(message=message):
+            role, by = str(message.role), _by(entry)
+            content = map(_opened, message.content) if by == "agent" else message.content
+            blocks = [_block(block, whole=whole) for block in content]
+        case Compacted(tokens_before=tokens):
+            blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
+        case Rewound(turn=turn):
+            blocks = [{"type": "text", "text": f"The conversation went back to before turn {turn}."}]
+    return {"n": number, "at": entry.at, "role": role, "by": by, "blocks": blocks}
+
+
+def _opened(block: ContentBlock) -> ContentBlock:
+    """Letters as people read them: who writes, about what, and the words."""
+    return Text(text=_LETTER.sub(_letter, block.text)) if isinstance(block, Text) else block
+
+
+def _letter(found: re.Match[str]) -> str:
+    about = _SUMMARY.search(found["more"])
+    doubt = " (not verified)" if 'verified="no"' in found["more"] else ""
+    subject = f" – {unescape(about[2])}" if about else ""
+    return f"**{found['sender']}**{doubt}{subject}\n\n{found['words']}\n"
+
+
+def _by(entry: Said) -> str:
+    """Whose words these are."""
+    if entry.message.role == "assistant":
+        return "model"
+    if any(isinstance(block, ToolResult) for block in entry.message.content):
+        return "tool"
+    if entry.message.text.lstrip().startswith("<teammate-message"):
+        return "agent"
+    return "runtime" if entry.meta or entry.summary else "person"
+
+
+def _block(block: ContentBlock, *, whole: bool) -> Shown:
+    match block:
+        case Text(text=text):
+            return {"type": "text", **_cut(text, whole=whole)}
+        case Thinking(thinking=text):
+            return {"type": "thinking", **_cut(text, whole=whole)}
+        case RedactedThinking():
+            return {"type": "thinking", "text": "(kept secret by the provider)"}
+        case Image():
+            return _image(block, whole=whole)
+        case ToolUse():
+            return _call(block, whole=whole)
+        case ToolResult(tool_use_id=call, is_error=is_error):
+            shown = _cut(result_text(block), whole=whole)
+            return {"type": "tool_result", "tool_use_id": call, "is_error": is_error, **shown}
+
+
+def _cut(text: str, *, whole: bool) -> Shown:
+    """`cut` is the full length, where not all of it is there."""
+    if whole or len(text) <= LONG:
+        return {"text": text}
+    return {"text": text[:LONG], "cut": len(text)}
+
+
+def _image(block: Image, *, whole: bool) -> Shown:
+    source = block.source
+    if not isinstance(source, Base64Source):
+        # A page makes no request to anyone else, so the picture behind an address is only named.
+        return {"type": "image", "url": source.url}
+    shown: Shown = {"type": "image", "media_type": source.media_type}
+    if whole or len(source.data) <= LONG_PICTURE:
+        return {**shown, "data": source.data}
+    return {**shown, "cut": len(source.data)}
+
+
+def _call(block: ToolUse, *, whole: bool) -> Shown:
+    shown: Shown = {"type": "tool_use", "id": block.id, "name": block.name}
+    if (changed := _difference(block.name, block.input)) is not None:
+        shown["diff"] = changed
+    length = 0 if whole else len(dump(block.input))
+    if length <= LONG:
+        return {**shown, "input": block.input}
+    return {**shown, "input": _shortened(block.input), "cut": length}
+
+
+def _shortened(value: Any) -> Any:
+    """Each long text in it, and each long list, by its beginning."""
+    match value:
+        case str():
+            return value if len(value) <= LONG // 4 else value[: LONG // 4] + "…"
+        case Mapping():
+            return {str(key): _shortened(each) for key, each in list(value.items())[:50]}
+        case list() | tuple():
+            return [_shortened(each) for each in value[:50]]
+        case _:
+            return value
+
+
+def _difference(tool: str, given: Mapping[str, Any]) -> str | None:
+    """What a call changes in a file, as far as the call itself tells."""
+    match tool, given:
+        case "Edit", {"old_string": str(old), "new_string": str(new)}:
+            return difference(old, new)
+        case "MultiEdit", {"edits": [*edits]}:
+            parts = (_difference("Edit", each) for each in edits if isinstance(each, Mapping))
+            return "\n".join(part for part in parts if part)
+        case "Write", {"content": str(new)}:
+            return difference("", new) if new else ""
+        case _:
+            return None

@@ -1,0 +1,132 @@
+"""Who may speak with the server: a browser that was given the token, on a page of this very server.
+
+Four gates stand before everything else. The name in `Host` must be the server's, or a foreign page could
+make its own name point here. An `Origin` must be the server's own. The token must come along, as cookie, in
+the address or as a bearer. And what changes something needs an `Origin`, unless a program brings the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shoal.surfaces.web.replies import json_reply
+
+SAFE = frozenset({"GET", "HEAD"})
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+ADDRESS = "Open the address that `shoal web` printed: it has the token."
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    token: str
+    port: int
+    names: Sequence[str] = ()
+    """Names the server has beside those of the machine's own loopback."""
+    any_number: bool = False
+    """Whether it listens on every interface, so that any number may be its address."""
+
+    @property
+    def cookie(self) -> str:
+        return f"shoal_{self.port}"
+
+    def is_own_name(self, host: str) -> bool:
+        name = _name_in(host)
+        if name == "localhost" or name in self.names:
+            return True
+        try:
+            number = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # A number cannot be made to point here by a foreign name server.
+        return number.is_loopback or self.any_number
+
+    def is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def _name_in(host: str) -> str:
+    """Without the port, and in an IPv6 address without the brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+class Guard:
+    """Around the whole application."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message["headers"], *_RAW_HEADERS]
+                if all(name.lower() != b"cache-control" for name, _ in headers):
+                    # Asked for again each time: a page of yesterday does not speak with a server of today.
+                    headers.append((b"cache-control", b"no-cache"))
+                message["headers"] = headers
+            await send(message)
+
+        reply = self._reply(scope)
+        await (self._app if reply is None else reply)(scope, receive, send_safely)
+
+    def _reply(self, scope: Scope) -> Response | None:
+        """What ends the request here; None lets it through."""
+        headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
+        path: str = scope["path"]
+        why_not = self._why_not(scope["method"], headers, query, api=path.startswith("/api"))
+        if why_not:
+            if path.startswith("/api"):
+                return json_reply({"error": why_not}, 403)
+            return PlainTextResponse(why_not + "\n", 403, {"Cache-Control": "no-store"})
+        if "token" in query and path == "/":
+            return self._entered(query)
+        return None
+
+    def _why_not(self, method: str, headers: Headers, query: QueryParams, *, api: bool) -> str:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._gate.is_own_name(host):
+            return f"{host!r} is not a name of this server."
+        if origin is not None and origin != f"http://{host}":
+            return "This request comes from a page of another server."
+        if api and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return "This request comes from a page of another server."
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        is_program = scheme.lower() == "bearer" and self._gate.is_token(bearer.strip())
+        if not is_program:
+            given = query.get("token") or cookie_parser(headers.get("cookie", "")).get(self._gate.cookie, "")
+            if not self._gate.is_token(given):
+                return f"The token is missing or wrong. {ADDRESS}"
+            if method not in SAFE and origin is None:
+                return "A request that changes something must say which page it comes from (Origin)."
+        return ""
+
+    def _entered(self, query: QueryParams) -> Response:
+        """The token goes into a cookie, and out of the address that people see, keep and share."""
+        rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
+        reply = RedirectResponse(f"/?{rest}" if rest else "/", 303, {"Cache-Control": "no-store"})
+        reply.set_cookie(self._gate.cookie, self._gate.token, httponly=True, samesite="strict")
+        return reply

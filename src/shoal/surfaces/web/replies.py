@@ -1,0 +1,87 @@
+"""What the server reads of a request and sends back: JSON, bounded, and every refusal a sentence."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.core.errors import BadName, NoSuchSession, ShoalError
+from shoal.wire.content import dump
+
+MOST_BYTES = 1 << 20
+"""Of what a client may send."""
+
+_Value = TypeVar("_Value")
+
+
+class Refused(Exception):
+    """Something that is not done; `status` is that of HTTP."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def json_reply(value: object, status: int = 200) -> Response:
+    return Response(dump(value), status, {"Cache-Control": "no-store"}, "application/json")
+
+
+def refusal(_: Request, error: Exception) -> Response:
+    """The reply to whatever was raised on purpose."""
+    return json_reply({"error": str(error)}, _status(error))
+
+
+def fault(_: Request, error: Exception) -> Response:
+    return json_reply({"error": f"The server failed: {type(error).__name__}: {error}"}, 500)
+
+
+def _status(error: Exception) -> int:
+    match error:
+        case Refused(status=status):
+            return status
+        case NoSuchSession():
+            return 404
+        case BadName():
+            return 400
+        case ShoalError():
+            return 409
+        case _:
+            return getattr(error, "status_code", 500)
+
+
+async def body_of(request: Request, kind: type[_Value]) -> _Value:
+    """The request's JSON as that type."""
+    try:
+        return msgspec.json.decode(await raw_body(request), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(400, f"The request cannot be understood: {error}.") from error
+
+
+async def raw_body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise Refused(413, f"The request is longer than {MOST_BYTES:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def number_in(request: Request, name: str, usual: int, *, least: int, most: int) -> int:
+    """A number of the address."""
+    given = request.query_params.get(name)
+    if not given:
+        return usual
+    try:
+        return max(least, min(most, int(given)))
+    except ValueError:
+        raise Refused(400, f"{name} must be a whole number.") from None
+
+
+def word_in(request: Request, name: str) -> Any:
+    """A part of the path."""
+    return request.path_params[name]

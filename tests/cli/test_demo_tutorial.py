@@ -1,0 +1,22 @@
+"""`shoal demo tutorial` lays out a project, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal_process import Program
+
+
+async def test_the_tutorial_s_project_is_laid_out_and_what_is_there_is_left_alone(
+    shoal: Program, project: Path
+) -> None:
+    ran = await shoal("demo", "tutorial")
+    assert ran.code == 0, ran.err
+    script = project / "shoal-tutorial" / "model.toml"
+    assert f"SHOAL_MODEL=scripted:$PWD/{script.name}" in ran.text
+    assert (project / "shoal-tutorial" / "harbour" / "fees.py").is_file()
+    script.write_text("# mine\n")
+    again = await shoal("demo", "tutorial")
+    assert again.code == 1
+    assert "shoal-tutorial is there already" in again.err
+    assert script.read_text() == "# mine\n"

@@ -1,0 +1,66 @@
+"""Rules with stars say what trying every way there is would say."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.policy.commands import CommandRule
+from shoal.policy.patterns import BadPattern, path_expression
+from shoal.policy.rules import parse_rule
+from shoal.policy.shell.analysis import Part
+
+from .inputs import some
+
+_PLAIN = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "/": "/"}
+_pieces = st.lists(
+    st.sampled_from(["a", "b", "*", "**", "/", "**/", "?", "*a", "a*"]), min_size=1, max_size=7
+)
+_paths = st.text(alphabet="aab/", max_size=9)
+
+
+def _in_every_way(pattern: str) -> str:
+    """An expression that goes back wherever it can."""
+    if not pattern.strip("/"):
+        return "/p(?:/.*)?"
+    depth = "" if "/" in pattern.rstrip("/") else "(?:.*/)?"
+    pattern = pattern.removeprefix("/").rstrip("/")
+    body = re.sub(r"\*\*/|/\*\*$|\*\*|\*|\?|/", lambda found: _PLAIN[found[0]], pattern)
+    return f"/p/{depth}{body}(?:/.*)?"
+
+
+@some(200)
+@given(
+    _pieces.map("".join).filter(lambda text: not text.startswith("//")),
+    st.lists(_paths, min_size=1, max_size=8),
+)
+def test_a_pattern_fits_the_paths_that_it_would_in_every_way(pattern: str, paths: list[str]) -> None:
+    try:
+        expression = path_expression(pattern, "/p")
+    except BadPattern as refusal:
+        assert "more than once" in str(refusal)  # noqa: PT017 - it is the only reason here
+        return
+    for path in paths:
+        wanted = re.fullmatch(_in_every_way(pattern), f"/p/{path}", re.DOTALL) is not None
+        assert (re.fullmatch(expression, f"/p/{path}", re.DOTALL) is not None) == wanted, path
+
+
+def _fits(pattern: list[str], words: list[str]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == "*":
+        return pattern[1:] == [] or any(_fits(pattern[1:], words[at:]) for at in range(len(words)))
+    return bool(words) and words[0] == pattern[0] and _fits(pattern[1:], words[1:])
+
+
+_words = st.lists(st.sampled_from(["a", "b", "c"]), max_size=6)
+
+
+@some(100)
+@given(st.lists(st.sampled_from(["a", "b", "*", "*"]), max_size=5), _words)
+def test_a_rule_covers_the_commands_that_it_would_in_every_way(pattern: list[str], words: list[str]) -> None:
+    rule = CommandRule(parse_rule(f"Bash({' '.join(['x', *pattern, '*'])})"))
+    part = Part(text="", argv=("x", *words))
+    assert rule.covers(part) == _fits(["x", *pattern, "*"], ["x", *words])

@@ -1,0 +1,83 @@
+"""A real browser that looks at the web view, and tells what it complained about."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+WIDE = {"width": 1280, "height": 800}
+NARROW = {"width": 390, "height": 844}
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+expect.set_options(timeout=15_000)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(QUIET))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Onlooker:
+    """One page of the browser, and everything about it that should not be."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.complaints: list[str] = []
+        self.strangers: list[str] = []
+        """Addresses of other servers that the page asked."""
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _asked(self, url: str) -> None:
+        if urlsplit(url).scheme != "data" and not url.startswith(self.address):
+            self.strangers.append(url)
+
+    def go(self, place: str) -> Page:
+        """Only the part behind `#` is different, so the page stays the same after the first time."""
+        self.page.goto(f"{self.address}/{place}")
+        return self.page
+
+    def text(self, selector: str = "main") -> str:
+        return self.page.locator(selector).inner_text()
+
+    def elements(self) -> int:
+        return int(self.page.evaluate("document.querySelectorAll('*').length"))
+
+    def overflow(self) -> int:
+        """Pixels that the page is too wide by."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@contextmanager
+def looking(browser: Browser, address: str, **options: Any) -> Iterator[Onlooker]:
+    context = browser.new_context(**{"viewport": WIDE, **options})
+    context.set_default_timeout(15_000)
+    try:
+        yield Onlooker(context.new_page(), address)
+    finally:
+        context.close()

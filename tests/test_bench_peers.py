@@ -1,0 +1,145 @@
+"""Other libraries beside Shoal: who is asked, what is shown, and who is named as missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+
+
+def row(**cells: float):
+    from bench.standings import Row
+
+    return Row(name="a round", unit="µs", cells=cells)
+
+
+def test_a_row_knows_the_best_peer_the_ratio_to_it_and_the_place():
+    standing = row(Shoal=30.0, bare=10.0, slow=200.0, quick=100.0)
+    assert (standing.best, standing.ratio, standing.place, standing.ok) == ("quick", 0.3, 1, True)
+    assert msgspec.structs.replace(standing, target=0.3).ok
+    assert not msgspec.structs.replace(standing, target=0.2).ok
+
+
+def test_who_is_ahead_by_little_shares_the_place_and_who_is_ahead_by_more_does_not():
+    assert row(Shoal=100.0, near=96.0).place == 1
+    assert row(Shoal=100.0, ahead=90.0, near=96.0, behind=300.0).place == 2
+    assert row(Shoal=100.0, ahead=90.0).ok is False
+
+
+def test_without_peers_nothing_is_judged_but_what_was_promised():
+    from bench.standings import Group, verdict
+
+    alone = row(Shoal=30.0, bare=10.0)
+    assert (alone.best, alone.ratio, alone.place, alone.ok) == (None, None, None, None)
+    kept = msgspec.structs.replace(alone, promise=40.0)
+    broken = msgspec.structs.replace(alone, name="another", promise=20.0)
+    assert (kept.ok, broken.ok) == (True, False)
+    said = verdict([Group(name="all", rows=[alone, kept, broken])])
+    assert said == "Shoal is 1 of 2 figures as wanted; not: another (≤ 20.0)."
+
+
+def test_the_table_has_a_column_for_everyone_and_says_what_is_missed():
+    from bench.standings import Group, Row, markdown, text
+
+    groups = [
+        Group(name="Loop", rows=[row(Shoal=30.0, bare=10.0, one=100.0)]),
+        Group(name="Own", rows=[Row(name="mail", unit="ms", cells={"Shoal": 2.0}, promise=1.0)]),
+    ]
+    printed = list(text(groups))
+    assert printed[0].split() == ["Shoal", "bare", "one", "to", "best", "place", "wanted"]
+    assert printed[2].split() == ["a", "round", "µs", "30.0", "10.0", "100", "0.30×", "1", "first", "ok"]
+    assert printed[4].split() == ["mail", "ms", "2.00", "–", "–", "≤", "1.00", "not", "met"]
+    lines = list(markdown(groups))
+    assert len({line.count("|") for line in lines}) == 1
+    assert "| a round | µs | 30.0 | 10.0 | 100 | 0.30× | 1 | first | ok |" in lines
+
+
+@pytest.fixture
+def stranger():
+    """A library that is none: the bare loop under another name."""
+    from bench.peers.asking import BARE
+
+    return msgspec.structs.replace(BARE, name="stranger")
+
+
+def test_everyone_answers_every_question_and_who_cannot_is_named_with_the_reason(stranger, tmp_path):
+    from bench.compared import QUICK, asked
+    from bench.report import machine, missing, page
+
+    absent = msgspec.structs.replace(stranger, name="absent", missing="pip says no")
+    broken = msgspec.structs.replace(stranger, name="broken", script="nothing", imports="import nothing")
+    comparison = asked(QUICK, [stranger, absent, broken])
+    rows = [row for group in comparison.groups for row in group.rows]
+    assert len(rows) >= 15
+    for each in rows:
+        assert set(each.cells) == {"Shoal", "bare", "stranger"}, each.name
+        assert each.place is not None
+    told = "\n".join(missing(comparison))
+    assert "absent: pip says no" in told
+    assert "broken, the loop: " in told
+    assert "with_nothing.py" in told
+    assert "ModuleNotFoundError" in told
+    shown = page(comparison, {"stranger": {"strange": "1.0"}}, machine(0.5, 60.0))
+    for part in ("cores", "| a tool round, of 5 |", "- stranger: strange 1.0", "Not in the table: absent"):
+        assert part in shown
+    assert "{" not in shown
+
+
+def test_a_library_that_cannot_be_installed_is_named_and_one_that_is_there_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from bench.peers import environments
+    from bench.peers.environments import Peer, ready
+
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
+    nowhere = Peer(name="nowhere", needs=(str(tmp_path / "no-such-package"),))
+    there = Peer(name="there", needs=("something>=1",))
+    said: list[str] = []
+    (unmade,) = ready([nowhere], make=False, say=said.append)
+    assert "no environment" in unmade.missing
+    (unmade,) = ready([nowhere], make=True, say=said.append)
+    assert "could not be made" in unmade.missing
+    assert "no-such-package" in unmade.missing
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "needs").write_text(environments.fingerprint(there))
+    (made,) = ready([there], make=True, say=said.append)
+    assert not made.missing
+    assert len(said) == 1
+
+
+def test_every_peer_has_its_scripts_and_they_know_nothing_of_shoal():
+    from bench.peers.asking import subject
+    from bench.peers.environments import PEERS, Environment
+
+    for peer in PEERS:
+        who = subject(Environment(peer=peer, python=Path(sys.executable)))
+        for kind in ("with", "start"):
+            source = (ROOT / "bench" / "peers" / f"{kind}_{who.script}.py").read_text()
+            assert "shoal" not in source.lower()
+            assert "import bench" not in source
+            assert "from bench" not in source
+
+
+def test_the_table_can_be_had_as_json_without_peers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from bench import __main__ as program
+    from bench.compared import Comparison
+    from bench.standings import Group
+
+    groups = [Group(name="Loop", rows=[row(Shoal=30.0, bare=10.0)])]
+    monkeypatch.setattr(program, "compare", lambda *_: Comparison(groups=groups))
+    program.main(["--no-peers", "--quick", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["groups"][0]["rows"][0]["cells"] == {"Shoal": 30.0, "bare": 10.0}
+    assert told["machine"]["cores"] >= 1

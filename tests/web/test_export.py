@@ -1,0 +1,106 @@
+"""`shoal export --html`: one page that shows a whole run without a server."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cast import all_turns, cast, use
+from shoal.app.watching import Run
+from shoal.core.secrets import SHAPES_ALONE
+from shoal.surfaces.cli.main import run as shoal_command
+from shoal.surfaces.web.page import exported, page
+from troupe import home, member, opened, troupe
+
+HOSTILE = "</script><script>alert(1)</script> sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+
+async def finished(project: Path) -> Run:
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            use("TaskCreate", subject="Dig", description="a hole"),
+            member("ann"),
+            f"They work. {HOSTILE}",
+        ],
+        ann=[use("TaskUpdate", taskId="1", status="completed", owner="ann"), "dug"],
+    )
+    async with opened(project, model) as session:
+        await all_turns(session, "Dig a hole")
+        return Run(session=session.id, home=home())
+
+
+@pytest.mark.spec("USR-18")
+async def test_the_page_holds_the_whole_run_and_nothing_in_it_runs_or_tells_a_key(tmp_path: Path) -> None:
+    run = await finished(tmp_path)
+    html = page(run, SHAPES_ALONE).decode()
+    assert len(re.findall(r"<script", html.replace("\\u003c", ""))) == html.count("<script type=") + 1
+    assert "alert(1)</script>" not in html
+    assert "sk-ant-api03-AAAA" not in html
+    found = re.search(r'id="shoal-export">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert data["run"]["session"] == run.session
+    tasks = {row["id"]: row["status"] for frame in data["frames"] for row in frame["tasks"]}
+    assert tasks == {"1": "completed"}
+    assert set(data["transcripts"]) == {"lead", "ann@crew"}
+    assert any("alert(1)" in str(entry) for entry in data["transcripts"]["lead"])
+
+
+@pytest.mark.spec("USR-18")
+@pytest.mark.needs("chromium", "playwright")
+async def test_a_browser_shows_it_from_a_file_and_asks_nobody(tmp_path: Path) -> None:
+    import shutil
+
+    from playwright.async_api import async_playwright
+
+    run = await finished(tmp_path)
+    saved = tmp_path / "run.html"
+    saved.write_bytes(page(run, SHAPES_ALONE))
+    asked: list[str] = []
+    problems: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
+        )
+        view = await browser.new_page()
+        view.on("request", lambda request: asked.append(request.url))
+        view.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        view.on("pageerror", lambda error: problems.append(str(error)))
+        await view.goto(saved.as_uri())
+        await view.get_by_text("ann").first.wait_for()
+        await view.goto(f"{saved.as_uri()}#/run/{run.session}/agent/lead")
+        await view.get_by_text("They work.").first.wait_for()
+        await browser.close()
+    assert problems == []
+    assert [url for url in asked if not url.startswith((saved.as_uri(), "data:"))] == []
+
+
+async def test_the_command_writes_a_page_or_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    import asyncio
+
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+
+    def ran(*words: str) -> int:
+        return shoal_command(["export", *words])
+
+    assert await asyncio.to_thread(ran, "--html") == 1
+    assert b"There is no run in" in capsysbinary.readouterr().err
+    async with opened(project, cast(lead=["hello"])) as session:
+        await all_turns(session, "lead, go")
+    assert await asyncio.to_thread(ran, "--html", "--json") == 0
+    told = json.loads(capsysbinary.readouterr().out)
+    assert (project / told["written"]).stat().st_size == told["bytes"]
+    assert await asyncio.to_thread(ran) == 0
+    assert json.loads(capsysbinary.readouterr().out)["run"]["session"] == session.id
+    assert await asyncio.to_thread(ran, "--html", "-o", "nowhere/x.html") == 1
+    assert b"there is no directory nowhere" in capsysbinary.readouterr().err
+    assert exported(Run(session=session.id, home=home()))["frames"]

@@ -1,0 +1,101 @@
+"""`shoal web` as a person types it, and the front end it ships."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from shoal.surfaces.cli.main import run
+from shoal.surfaces.web.application import static_directory
+
+
+@contextmanager
+def shoal_web(*flags: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    command = [sys.executable, "-m", "shoal", "web", "--json", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_prints_its_address_and_ends_in_order_while_a_page_looks_on(number: signal.Signals) -> None:
+    with shoal_web() as (process, told), httpx.Client(timeout=15) as browser:
+        page = browser.get(told["url"], follow_redirects=True)
+        assert page.status_code == 200
+        assert str(page.url).endswith("/")
+        base = str(page.url).rstrip("/")
+        parts = re.findall(r'"(/\w+/app\.\w+)"', page.text)
+        assert len(parts) == 2
+        assert [browser.get(f"{base}{part}").status_code for part in parts] == [200, 200]
+        with browser.stream("GET", f"{base}/api/questions/stream") as stream:
+            lines = stream.iter_lines()
+            assert next(lines)
+            process.send_signal(number)
+            for _ in lines:
+                pass
+        assert process.wait(15) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_any_number_of_servers_serve_at_once_each_with_its_own_token() -> None:
+    with shoal_web() as (_, one), shoal_web() as (_, other):
+        assert one["token"] != other["token"]
+        base = other["url"].partition("?")[0]
+        assert httpx.get(base, params={"token": one["token"]}).status_code == 403
+        assert httpx.get(base, params={"token": other["token"]}).status_code == 303
+
+
+def test_others_reach_it_only_with_a_token_of_the_persons_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["web", "--host", "0.0.0.0"]) == 2
+    assert "needs a --token of your choice" in capsys.readouterr().err
+    assert run(["web", "--host", "0.0.0.0", "--token", "short"]) == 2
+    assert "at least 16 characters" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with shoal_web() as (_, told):
+        port = told["url"].partition("/?")[0].rpartition(":")[2]
+        assert run(["web", "--port", port]) == 1
+        assert "cannot be listened on: Address already in use. Try another --port." in capsys.readouterr().err
+
+
+def test_without_its_extra_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    monkeypatch.setattr("shoal.surfaces.cli.web.find_spec", lambda _: None)
+    assert run(["web"]) == 1
+    assert "pip install 'shoal[web]'" in capsys.readouterr().err
+
+
+def test_the_command_line_loads_nothing_of_the_web_view_before_it_is_asked_for() -> None:
+    probe = (
+        "import sys; import shoal.surfaces.cli.main, shoal.surfaces.cli.web;"
+        "print([name for name in ('starlette', 'uvicorn', 'shoal.surfaces.web') if name in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert printed.stdout == "[]\n"
+
+
+def test_the_built_front_end_is_part_of_the_package() -> None:
+    """The wheel has every file of the package but those that git ignores."""
+    static = static_directory()
+    files = [static / name for name in ("index.html", "app.js", "app.css")]
+    assert all(file.stat().st_size for file in files)
+    ignored = subprocess.run(
+        ["git", "check-ignore", *map(str, files)], cwd=static, capture_output=True, text=True, check=False
+    )
+    assert ignored.stdout == ""

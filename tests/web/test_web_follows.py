@@ -1,0 +1,95 @@
+"""Runs followed for pages: shared while somebody looks, a little longer, and held up by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shoal.app.watching import Run
+from shoal.core.clock import SystemClock
+from shoal.core.errors import StoreError
+from shoal.core.events import Noted, SessionEnded, SessionStarted
+from shoal.core.ids import LEAD, SessionId
+from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.locks import SessionLock
+from shoal.surfaces.web.follows import LINGER, Follows
+from shoal.testing import FakeClock
+from troupe import home
+from web_rig import BEARER, served
+
+SESSION = SessionId("11111111-1111-4111-8111-111111111111")
+
+
+def a_run() -> tuple[Run, FileJournal]:
+    run = Run(session=SESSION, home=home())
+    journal = FileJournal(run.journal, SystemClock())
+    journal.append(SessionStarted(agent=LEAD, session=SESSION, cwd="/", model="m", mode="default", tools=()))
+    return run, journal
+
+
+def watches() -> int:
+    places = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum("inotify" in str(each.readlink()) for each in places)
+
+
+async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
+    run, journal = a_run()
+    journal.close()
+    clock, before = FakeClock(), watches()
+    async with asyncio.TaskGroup() as tasks:
+        follows = Follows(tasks, clock)
+        async with follows.of(run) as first, follows.of(run) as second:
+            assert first is second
+        await clock.advance(LINGER / 2)
+        async with follows.of(run) as again:
+            assert again is first
+            # Somebody looks, so the time that has passed does not count.
+            await clock.advance(LINGER)
+            assert follows.sessions == (SESSION,)
+        await clock.advance(LINGER * 2)
+        assert follows.sessions == ()
+        async with follows.of(run) as later:
+            assert later is not first
+        follows.end()
+    assert watches() == before
+
+
+async def test_a_run_that_cannot_be_followed_tells_why_to_whoever_looks() -> None:
+    run, journal = a_run()
+    journal.close()
+    run.journal.unlink()
+    run.journal.mkdir()
+    async with served() as web:
+        reply = await web.client.get(f"/api/runs/{SESSION}/replay")
+        assert reply.status_code == 409
+        async with asyncio.TaskGroup() as tasks:
+            follows = Follows(tasks, FakeClock())
+            with pytest.raises(StoreError, match="cannot be read"):
+                async with follows.of(run):
+                    pass
+        assert (await web.get("/questions")) == []
+
+
+async def test_a_page_that_does_not_read_holds_nobody_up() -> None:
+    _, journal = a_run()
+    lock = SessionLock(home(), SESSION)
+    async with served() as web:
+        host, port = web.base.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
+        ask = f"GET /api/runs/{SESSION}/frames HTTP/1.1\r\nHost: {host}\r\n"
+        writer.write(f"{ask}Authorization: {BEARER['Authorization']}\r\n\r\n".encode())
+        assert b"200" in await reader.readline()
+        async with web.stream(f"/runs/{SESSION}/frames") as frames:
+            await frames.next()
+            # More than the buffers between us and a page hold, in frames of their own.
+            for number in range(30):
+                for part in range(20):
+                    journal.append(Noted(agent=LEAD, text=f"{number}-{part} " + "x" * 20_000))
+                await frames.until(lambda frame: any(row["number"] for row in frame["notes"]))
+            journal.append(SessionEnded(agent=LEAD))
+            await frames.until(lambda frame: frame["run"] is not None and frame["run"]["ended"])
+        writer.transport.abort()
+        journal.close()
+        lock.release()

@@ -1,0 +1,35 @@
+"""A run as one file: the same pages without any server."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from browser_rig import looking
+from web_scenes import harbour
+from web_stage import exported
+
+pytestmark = pytest.mark.needs("chromium", "playwright")
+RUN = "9d21e7b0-finished"
+
+
+def test_an_exported_run_opens_at_its_end_and_asks_nobody(browser, tmp_path):
+    file = tmp_path / "run.html"
+    file.write_text(exported(harbour(ended=True)), encoding="utf-8")
+    with looking(browser, file.as_uri()) as onlooker:
+        page = onlooker.page
+        page.goto(file.as_uri())
+        slider = page.get_by_label("Moment of the run")
+        expect(slider).to_have_value(slider.get_attribute("max") or "")
+        expect(page.locator(".card").filter(has_text="docs")).to_contain_text("failed")
+        slider.fill("1")
+        expect(page.locator(".card")).to_have_count(1)
+        page.get_by_role("navigation", name="This run").get_by_text("Cost").click()
+        expect(page.locator(".bar-row")).to_have_count(7)
+        page.get_by_role("link", name="parser").first.click()
+        expect(page.get_by_text("Two lines of Cuxhaven")).to_be_visible()
+        for words in ("Send", "Interrupt", "Stop", "Kill"):
+            expect(page.get_by_role("button", name=words)).to_have_count(0)
+        expect(page.get_by_role("link", name="Runs")).to_have_count(0)
+        assert onlooker.complaints == []
+        assert onlooker.strangers == []

@@ -1,0 +1,198 @@
+"""What a person does in the web view: read along, steer, and answer."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser_rig import NARROW, Onlooker, looking
+from shoal.wire.notices import message_from
+from web_scenes import text
+from web_stage import Stage
+
+pytestmark = pytest.mark.needs("chromium", "playwright")
+RUN = "3f6c0a52-harbour"
+
+
+def test_words_are_shown_as_they_come_and_once_when_they_are_said(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go(f"#/run/{RUN}/agent/a-parser")
+    expect(page.get_by_text("Two lines of Cuxhaven")).to_be_visible()
+    stage.whisper("a-parser", "thinking", "It may be the harbour wall.")
+    expect(page.locator(".said")).to_contain_text("It may be the harbour wall.")
+    stage.whisper("a-parser", "text", "The tide ")
+    stage.whisper("a-parser", "text", "is **high**.")
+    expect(page.locator(".said strong").last).to_have_text("high")
+    stage.say(RUN, "a-parser", "assistant", "model", text("The tide is **high**."))
+    expect(page.locator(".said")).to_have_count(0)
+    expect(page.get_by_text("The tide is high.")).to_have_count(1)
+    at_end = "list => list.scrollHeight - list.clientHeight - list.scrollTop < 2"
+    assert page.locator(".agent-talk .windowed").evaluate(at_end)
+
+
+def test_what_a_model_writes_is_never_markup(onlooker: Onlooker, stage: Stage):
+    words = (
+        "<img src=x onerror=alert(1)> and <b>bold</b>\n\n[a](javascript:alert(1)) "
+        "[b](https://example.org/b)\n\n![c](https://example.org/c.png)\n\n"
+        "| x |\n| - |\n| `<i>` |\n\n```html\n<script>alert(1)</script>\n```\n"
+    )
+    stage.scenes[RUN].say("a-docs", "assistant", "model", text(words))
+    page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
+    row = page.locator(".entry-row")
+    expect(row).to_contain_text("<img src=x onerror=alert(1)> and <b>bold</b>")
+    expect(row).to_contain_text("<script>alert(1)</script>")
+    assert row.locator("img, b, i, script").count() == 0
+    links = row.locator("a").evaluate_all("links => links.map(link => [link.href, link.rel])")
+    assert links == [
+        ["https://example.org/b", "noopener noreferrer nofollow"],
+        ["https://example.org/c.png", "noopener noreferrer nofollow"],
+    ]
+
+
+def test_a_call_is_shown_with_its_change_and_its_result(onlooker: Onlooker):
+    page = onlooker.go(f"#/run/{RUN}/agent/a-parser")
+    page.get_by_role("button", name="Changes", exact=True).click()
+    expect(page.locator(".call").filter(has_not=page.locator(".diff"))).to_have_count(0)
+    expect(page.locator(".diff ins").first).to_have_text("+def read(path: Path) -> Table:")
+    page.get_by_role("button", name="Tools", exact=True).click()
+    page.locator(".agent-talk .windowed").evaluate("list => { list.scrollTop = 0 }")
+    call = page.locator(".call").first
+    expect(call).to_contain_text("station_0.py")
+    expect(call.locator(".output")).to_have_count(0)
+    call.get_by_role("button").first.click()
+    expect(call.locator(".output")).to_contain_text("station 0 line 7")
+    expect(page.locator(".agent-facts")).to_contain_text("src/harbour/tides.py")
+
+
+def test_what_was_cut_is_shown_whole_when_asked_for(onlooker: Onlooker):
+    page = onlooker.go(f"#/run/{RUN}/agent/a-parser")
+    page.get_by_role("button", name="Tools", exact=True).click()
+    call = page.locator(".call").filter(has_text="station_9.py")
+    call.get_by_role("button").first.click()
+    call.get_by_role("button", name="Show all 34 lines").click()
+    call.get_by_role("button", name="Show all of it, 48.0k characters").click()
+    expect(call.locator(".output")).to_contain_text("the rest of it")
+
+
+def test_a_person_steers_interrupts_and_stops(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go(f"#/run/{RUN}/agent/a-parser")
+    box = page.get_by_label("Message to parser")
+    box.fill("Look at Dover first.")
+    box.press("Enter")
+    expect(box).to_have_value("")
+    box.fill("refuse")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("alert")).to_have_text("No process works on this run.")
+    expect(box).to_have_value("refuse")
+    assert len(onlooker.complaints) == 1
+    assert "409" in onlooker.complaints.pop()
+    page.get_by_role("button", name="Interrupt").click()
+    page.get_by_role("button", name="Kill").click()
+    expect(page.get_by_role("button", name="End parser at once?")).to_be_visible()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Really stop parser?").click()
+    onlooker.go(f"#/run/{RUN}/agent/lead")
+    page.get_by_label("Mode").select_option("plan")
+    expect(page.get_by_label("Mode")).to_be_enabled()
+    assert stage.posted == [
+        (RUN, "send", {"to": "a-parser", "text": "Look at Dover first."}),
+        (RUN, "send", {"to": "a-parser", "text": "refuse"}),
+        (RUN, "interrupt", {"agent": "a-parser"}),
+        (RUN, "stop", {"agent": "a-parser"}),
+        (RUN, "mode", {"mode": "plan"}),
+    ]
+
+
+def asked_by(page: Page, name: str):
+    return page.get_by_label(f"{name} asks")
+
+
+@pytest.mark.spec("USR-05")
+def test_an_answer_that_comes_second_is_told_to_be_dropped(onlooker: Onlooker, stage: Stage) -> None:
+    stage.too_late = True
+    page = onlooker.go("#/questions")
+    question = asked_by(page, "tests")
+    question.get_by_role("button", name="Allow once").click()
+    expect(question.get_by_role("status")).to_have_text("Somebody answered first; this answer is dropped.")
+
+
+def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage: Stage):
+    with looking(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
+        page = phone.go("#/questions")
+        question = asked_by(page, "tests")
+        expect(question.locator(".command")).to_contain_text("'systemctl reload caddy'")
+        command = question.locator(".command")
+        assert command.evaluate("each => each.scrollWidth <= each.clientWidth && !each.matches('.cut')")
+        low = page.locator(".answers button").evaluate_all(
+            "all => all.filter(each => each.getBoundingClientRect().height < 44).map(each => each.innerText)"
+        )
+        assert low == []
+        question.get_by_role("button", name="Change the input").tap()
+        question.get_by_label("The call's input").fill("rsync --dry-run build/ deploy:/srv")
+        question.get_by_role("button", name="Allow for this session").tap()
+        expect(question).to_have_count(0)
+        assert phone.complaints == []
+    answer = stage.posted[-1][2]
+    assert (answer["type"], answer["remember"]) == ("allowed", "session")
+    assert answer["input"]["command"] == "rsync --dry-run build/ deploy:/srv"
+    assert answer["input"]["timeout"] == 60_000
+
+
+def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go(f"#/run/{RUN}/questions")
+    expect(page).to_have_title("(3) Shoal")
+    choice = asked_by(page, "review")
+    answer = choice.get_by_role("button", name="Answer")
+    expect(answer).to_be_disabled()
+    choice.get_by_label("SQLite").check()
+    choice.get_by_label("Tests").check()
+    choice.get_by_label("Something else").last.fill("Docs")
+    answer.click()
+    expect(choice).to_have_count(0)
+    plan = asked_by(page, "cache")
+    plan.get_by_role("button", name="Changes since the last one").click()
+    expect(plan.locator(".diff del")).to_have_text(
+        ["-1. Read the tables once.\n", "-2. Write the cache to disk.\n"]
+    )
+    plan.get_by_role("button", name="Approve, and accept its edits").click()
+    expect(plan).to_have_count(0)
+    command = asked_by(page, "tests")
+    command.get_by_role("button", name="Deny…").click()
+    command.get_by_label("Why not?").fill("Not on a Friday.")
+    command.get_by_role("button", name="Deny", exact=True).click()
+    expect(page.get_by_text("Denied: Not on a Friday.")).to_be_visible()
+    expect(page).to_have_title("Shoal")
+    chosen = {
+        "Which store should the ports go to?": "SQLite",
+        "Which checks should run before a merge?": "Tests, Docs",
+    }
+    assert [body for _, _, body in stage.posted] == [
+        {"type": "chosen", "answers": chosen},
+        {"type": "approved", "digest": "0" * 64, "mode": "acceptEdits"},
+        {"type": "denied", "reason": "Not on a Friday."},
+    ]
+
+
+def test_mail_in_a_conversation_is_shown_as_letters(onlooker: Onlooker, stage: Stage):
+    letters = message_from("ports", 'Is "Dover" <b>done</b>?', summary='About "Dover"', color="yellow")
+    letters += "\n" + message_from("stranger", "Give me the key.", verified=False)
+    stage.scenes[RUN].say("a-docs", "user", "agent", text(letters))
+    page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
+    expect(page.locator(".envelope")).to_have_count(2)
+    expect(page.locator(".envelope").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')
+    expect(page.locator(".envelope").last).to_contain_text("not verified")
+
+
+def test_the_passing_of_time_takes_no_focus_away(browser, stage: Stage):
+    with looking(browser, stage.address) as onlooker:
+        page = onlooker.page
+        page.clock.install()
+        onlooker.go(f"#/run/{RUN}/questions")
+        command = asked_by(page, "tests")
+        command.get_by_role("button", name="Deny…").click()
+        expect(command.get_by_label("Why not?")).to_be_focused()
+        asked_by(page, "review").get_by_label("Something else").first.focus()
+        before = command.locator("time").inner_text()
+        page.clock.fast_forward(86_400_000)
+        expect(command.locator("time")).not_to_have_text(before)
+        expect(asked_by(page, "review").get_by_label("Something else").first).to_be_focused()
+        assert onlooker.complaints == []
