@@ -11,7 +11,6 @@ import pytest
 from fork_kit import (
     Minds,
     agent_call,
-    in_fork,
     last_of,
     message_to,
     open_forking,
@@ -365,7 +364,7 @@ async def test_a_fork_whose_parents_words_are_gone_is_not_resumed_without_them(t
     assert not minds.of_forks
 
 
-async def test_a_fork_killed_before_its_first_word_can_go_on(tmp_path: Path) -> None:
+async def test_a_fork_killed_before_its_job_was_written_down_is_to_be_started_anew(tmp_path: Path) -> None:
     minds = Minds(forks_once(agent_call("c1", "job")), lambda _: "ok")
     async with open_forking(tmp_path, minds.model) as session:
         (event,) = started(await through(session))
@@ -376,10 +375,9 @@ async def test_a_fork_killed_before_its_first_word_can_go_on(tmp_path: Path) -> 
     )
     async with open_forking(tmp_path, minds.model, resume=session.id) as again:
         events = await through(again, "go on")
-    assert [each.resumed for each in started(events)] == [True]
-    (woken,) = (request for request in minds.of_lead if "more" in request.messages[-1].text)
-    assert not in_fork(woken)
-    assert woken.messages[1].text == "I split it."
+    assert started(events) == []
+    assert f"There is no agent '{event.agent}'" in last_of(minds.of_lead[-1])
+    assert minds.of_forks == []
 
 
 @pytest.mark.spec("FRK-07")
