@@ -18,7 +18,7 @@ from shoal.app.picture.rows import Frame
 from shoal.app.record import AgentsRecord
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
-from shoal.core.events import Answered, Asked, MemberRested, SessionStarted, TurnStarted
+from shoal.core.events import Answered, Asked, MailTaken, MemberRested, SessionStarted, TurnStarted
 from shoal.core.ids import LEAD, Ids, SessionId
 from shoal.core.names import AgentName, TaskId
 from shoal.core.questions import Allowed, MayRun
@@ -253,3 +253,19 @@ def test_what_a_process_asked_before_it_died_is_no_question_of_the_next() -> Non
     known = picture.questions.get("q-1")
     assert known is not None
     assert known.answer == Allowed(), "what became of it is told all the same"
+
+
+@pytest.mark.parametrize(
+    ("told", "posted"),
+    [
+        ("1970-01-01T00:00:02+00:00", 2_000),
+        ("0001-01-01T00:00:00+00:00", 0),
+        ("9999-01-01", 5_000),
+        ("?", 5_000),
+    ],
+)
+def test_a_letter_was_posted_at_a_time_that_can_be_shown(told: str, posted: int) -> None:
+    picture = Picture()
+    taken = {"mail": "m", "team": "crew", "sender": "x", "to": "ann", "kind": "message", "preview": ""}
+    picture.hear(msgspec.convert({**taken, "agent": LEAD, "summary": "", "posted": told}, MailTaken), 5_000)
+    assert [row.posted for row in picture.letters.values()] == [posted]
