@@ -129,8 +129,12 @@ class AnswerScreen(ModalScreen[bool | None]):
             self.overtaken(row)
 
     def overtaken(self, row: QuestionRow) -> None:
+        """Another surface answered, or the run ended."""
         if not self._over:
-            tell(self, f"{row.name} has its answer from elsewhere: {answered(row.answer)}.")
+            if row.answer is None:
+                tell(self, f"The question of {row.name} was withdrawn: its run has ended.", "warning")
+            else:
+                tell(self, f"{row.name} has its answer from elsewhere: {answered(row.answer)}.")
             self._close(stands=False)
 
     def _close(self, *, stands: bool | None) -> None:
