@@ -383,6 +383,8 @@ async def test_an_answer_for_the_session_holds_in_every_process(
         await turns_with(session, lambda _: Allowed(remember="session"))
         asked = [event for event in recorded(session) if isinstance(event, Asked)]
     assert len(asked) == 1
+    assert isinstance(asked[0].question, MayRun)
+    assert "git init" in asked[0].question.rule, "the person sees what that would allow"
     assert any(
         block.get("id") == "g2"
         for message in asked_of(server, "bob")[-1]["messages"]

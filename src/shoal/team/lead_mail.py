@@ -21,6 +21,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.permissions import for_session
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
 from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
@@ -168,6 +169,7 @@ class LeadMail:
         self._company.settled(mail.id)
 
     async def _permission(self, body: PermissionRequest) -> PermissionResponse:
+        suggested = suggestions_of(body.permission_suggestions)
         question = MayRun(
             id=self._on.ids.short(),
             agent=self._company.agent_of(body.agent_id),
@@ -175,7 +177,8 @@ class LeadMail:
             tool=body.tool_name,
             input=body.input,
             reason=body.description,
-            suggestions=suggestions_of(body.permission_suggestions),
+            rule=for_session(suggested),
+            suggestions=suggested,
         )
         return permission_answer(body, await self._on.desk.ask(question))
 

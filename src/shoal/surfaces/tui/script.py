@@ -107,6 +107,8 @@ class Script:
         self._calls: dict[str, Call] = {}
         self._asked: dict[str, Remark] = {}
         """Open questions."""
+        self._saying: list[Words] = []
+        """Words of the answer that is being said."""
         self._known: set[str] = set()
         """Entries that are shown."""
 
@@ -189,6 +191,7 @@ class Script:
 
     def _finished(self, event: Finished) -> None:
         words = ending(event) or ""
+        self._end_words()
         for call in self._calls.values():
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
@@ -238,6 +241,7 @@ class Script:
         if message.role == "assistant":
             self._settle(message.content)
             return
+        self._end_words()
         for block in message.content:
             if isinstance(block, ToolResult):
                 self._returned(block)
@@ -281,7 +285,7 @@ class Script:
 
     def _settle(self, content: tuple[Any, ...]) -> None:
         """The answer is whole: what was heard of it becomes what was said."""
-        heard = [block for block in self.blocks if isinstance(block, Words) and block.open]
+        heard, self._saying = self._saying, []
         for block in content:
             match block:
                 case Thinking(thinking=text):
@@ -318,19 +322,26 @@ class Script:
 
     def _say(self, text: str, *, thinking: bool) -> None:
         text = clean(text)
-        last = self.blocks[-1] if self.blocks else None
-        opened = next((b for b in reversed(self.blocks[-4:]) if isinstance(b, Words) and b.open), None)
+        opened = self._saying[-1] if self._saying else None
         if opened is not None and opened.thinking == thinking:
             opened.text += text
             self._change(opened)
-        elif text.strip() or (isinstance(last, Words) and last.open):
-            self._add(Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True))
+        elif text.strip() or opened is not None:
+            words = Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True)
+            self._saying.append(words)
+            self._add(words)
 
     def _break_off(self) -> None:
-        for block in self.blocks[-4:]:
-            if isinstance(block, Words) and block.open:
-                block.open, block.broken = False, True
-                self._change(block)
+        for block in self._saying:
+            block.broken = True
+        self._end_words()
+
+    def _end_words(self) -> None:
+        """What comes next belongs to another answer."""
+        saying, self._saying = self._saying, []
+        for block in saying:
+            block.open = False
+            self._change(block)
 
     def _call(self, ident: str, tool: str) -> Call:
         call = self._calls.get(ident)
