@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import pty
+import signal
+import termios
 from pathlib import Path
 
 import pytest
 
 from cast import cast, use
-from shoal.app.notifying import show, words
+from shoal.app.notifying import show, to_terminal, words
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import ApprovePlan, Choice, Choose, MayRun
 from shoal.stores.files.watch import DirectoryWatch
@@ -99,6 +101,18 @@ def test_the_bell_of_the_terminal_rings_for_a_question(tmp_path: Path) -> None:
     os.close(terminal)
     assert b"\a" in heard
     assert b"(end)" not in heard
+
+
+def test_a_terminal_that_a_person_has_halted_holds_nobody_up() -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(5)
+        termios.tcflow(0, termios.TCOOFF)  # as Ctrl-S does
+        to_terminal("\a")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(terminal)
 
 
 def test_what_is_asked_is_one_line_and_never_too_long() -> None:

@@ -18,9 +18,10 @@ from shoal.app.picture.rows import Frame
 from shoal.app.record import AgentsRecord
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
-from shoal.core.events import MemberRested
-from shoal.core.ids import Ids
+from shoal.core.events import Answered, Asked, MailTaken, MemberRested, SessionStarted, TurnStarted
+from shoal.core.ids import LEAD, Ids, SessionId
 from shoal.core.names import AgentName, TaskId
+from shoal.core.questions import Allowed, MayRun
 from shoal.core.requests import Request
 from shoal.core.tasks import RANK, Change, Draft
 from shoal.stores.files.journal import read_journal
@@ -229,3 +230,42 @@ async def test_a_run_that_died_leaves_nobody_at_work_and_goes_on_in_the_same_pic
                 if followed.picture.run.ended:
                     break
     assert screen.rows["agents"][("lead",)].requests == followed.picture.agent("lead").requests  # type: ignore
+
+
+def test_what_a_process_asked_before_it_died_is_no_question_of_the_next() -> None:
+    """Also where its answer was given, and the process died before it could tell."""
+    asked = MayRun(id="q-1", agent=LEAD, tool_use_id="u", tool="Bash", input={}, reason="")
+    again = SessionStarted(agent=LEAD, session=SessionId("s"), cwd="/", model="m", mode="default", tools=())
+    picture = Picture()
+    events = (again, TurnStarted(agent=LEAD, turn=1, prompt="go"), Asked(agent=LEAD, question=asked))
+    for at, event in enumerate(events, 1):
+        picture.hear(event, at)
+    lead = picture.agent(LEAD)
+    assert lead is not None
+    assert (lead.state, lead.question) == ("waiting", "q-1")
+    offset = picture.offset
+    picture.hear(again, 9)
+    assert not picture.open_questions()
+    frame = picture.since(offset)
+    assert [(row.id, row.answered) for row in frame.questions] == [("q-1", 9)]
+    assert [(row.state, row.question) for row in frame.agents] == [("idle", "")]
+    picture.hear(Answered(agent=LEAD, question="q-1", answer=Allowed()), 10)
+    known = picture.questions.get("q-1")
+    assert known is not None
+    assert known.answer == Allowed(), "what became of it is told all the same"
+
+
+@pytest.mark.parametrize(
+    ("told", "posted"),
+    [
+        ("1970-01-01T00:00:02+00:00", 2_000),
+        ("0001-01-01T00:00:00+00:00", 0),
+        ("9999-01-01", 5_000),
+        ("?", 5_000),
+    ],
+)
+def test_a_letter_was_posted_at_a_time_that_can_be_shown(told: str, posted: int) -> None:
+    picture = Picture()
+    taken = {"mail": "m", "team": "crew", "sender": "x", "to": "ann", "kind": "message", "preview": ""}
+    picture.hear(msgspec.convert({**taken, "agent": LEAD, "summary": "", "posted": told}, MailTaken), 5_000)
+    assert [row.posted for row in picture.letters.values()] == [posted]

@@ -16,6 +16,7 @@ from shoal.app.symptoms.case import Case
 from shoal.app.symptoms.known import SYMPTOMS, looked_into
 from shoal.app.watching import Run, latest_run
 from shoal.core.errors import NoSuchSession
+from shoal.surfaces.cli.doctor import drawn
 from shoal.surfaces.cli.main import run as shoal_command
 from troupe import home, member, opened, troupe
 
@@ -184,3 +185,9 @@ def test_the_command_lists_the_symptoms_and_asks_for_a_run_where_there_is_none(
     assert latest_run(home(), tmp_path) is None
     with pytest.raises(NoSuchSession, match="--session ID"):
         look("result-not-seen", tmp_path)
+
+
+def test_what_the_doctor_prints_commands_no_terminal() -> None:
+    hostile = "x\x1b]0;taken over\x07"
+    fact = Fact(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
+    assert "\x1b" not in "".join(drawn([fact], colours=False))

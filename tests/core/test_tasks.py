@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shoal.core.errors import TaskRefused
+from shoal.core.names import TaskId
 from shoal.core.tasks import (
     ATTEMPT,
+    RANK,
     Change,
     Task,
     by_number,
@@ -187,3 +189,9 @@ def test_dependencies_are_added_on_both_sides_or_not_at_all(board, task, blocker
     for ident, other in product(after, repeat=2):
         both = other in after[ident].blocked_by and closes_cycle(after, ident, other)
         assert not (both and ident in after[other].blocked_by)
+
+
+@pytest.mark.parametrize("rank", [10**400, -(10**400), float("inf"), float("nan"), "1", None, [1]])
+def test_a_rank_that_is_none_leaves_a_task_in_its_place(rank: object) -> None:
+    task = Task(id=TaskId("7"), subject="odd", metadata={RANK: rank})
+    assert (task.rank, task.place) == (None, (7, 7))

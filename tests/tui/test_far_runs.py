@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import shoal
@@ -14,15 +15,26 @@ from cast import Gate, agent, cast, use
 from shoal.app.turn import Turn
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
+from shoal.core.events import AgentStarted, Asked, SessionStarted, TurnStarted
+from shoal.core.ids import LEAD, AgentId, SessionId
+from shoal.core.questions import MayRun
+from shoal.stores.files.journal import FileJournal
+from shoal.stores.files.locks import SessionLock
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.far import FarSeat
+from troupe import home
 from tui_rig import Sitting
 
 
 @asynccontextmanager
 async def attached(root: Path, session: shoal.Session) -> AsyncIterator[Sitting]:
-    run = Run(session=session.id, home=session.parts.settings.home)
+    async with seated_at(root, Run(session=session.id, home=session.parts.settings.home)) as at:
+        yield at
+
+
+@asynccontextmanager
+async def seated_at(root: Path, run: Run) -> AsyncIterator[Sitting]:
     app = ShoalApp(root / "history")
     async with app.run_test(size=(80, 30)) as pilot:
         seat = FarSeat(run, SystemClock(), app)
@@ -106,6 +118,33 @@ async def test_who_comes_in_the_middle_of_a_call_sees_it_run_and_can_interrupt_i
             await at.press("escape")
             await reading
             await at.until(lambda: "lead · Gate" not in at.text, "the end of the turn")
+
+
+async def test_when_the_process_dies_nobody_is_at_work_and_nothing_is_asked_any_more(tmp_path: Path) -> None:
+    ident = SessionId("11111111-1111-4111-8111-111111111111")
+    run = Run(session=ident, home=home())
+    journal = FileJournal(run.journal, SystemClock())
+    facts = {"call": "c", "depth": 1, "model": "m", "mode": "default", "background": True, "cwd": "/"}
+    digger = {"agent": AgentId("digger-1"), "kind": "Digger", "name": "digger", "description": "dig"}
+    lock = SessionLock(home(), ident)
+    asked = MayRun(id="q-1", agent=LEAD, tool_use_id="u", tool="Bash", input={"command": "ls"}, reason="")
+    for event in (
+        SessionStarted(agent=LEAD, session=ident, cwd=str(tmp_path), model="m", mode="default", tools=()),
+        TurnStarted(agent=LEAD, turn=1, prompt="go"),
+        msgspec.convert({**digger, **facts, "parent": LEAD}, AgentStarted),
+        Asked(agent=LEAD, question=asked),
+    ):
+        journal.append(event)
+    journal.close()
+    async with seated_at(tmp_path, run) as at:
+        await at.shows("1 agent at work")
+        await at.until(lambda: isinstance(at.app.screen, AnswerScreen), "the question")
+        lock.release()
+        await at.until(lambda: not isinstance(at.app.screen, AnswerScreen), "the end of the question")
+        await at.shows("The run has ended")
+        assert "at work" not in at.text
+        await at.press("f2")
+        await at.shows("1 ended, 1 of them not well")
 
 
 async def _read(turn: Turn) -> None:

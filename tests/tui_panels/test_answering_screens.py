@@ -243,7 +243,7 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
         scene.picture.lost()
         panel.look()
         await until(pilot, lambda: panel.open_count == 0 and len(app.screen_stack) == 1)
-        told = "bob has its answer from elsewhere: withdrawn: its run ended."
+        told = "The question of bob was withdrawn: its run has ended."
         await until(pilot, lambda: told in app.words)
 
 

@@ -12,9 +12,13 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import Noted, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD, SessionId
+from shoal.core.questions import MayRun
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.locks import SessionLock
+from shoal.stores.files.questions import Questions
 from shoal.surfaces.web.follows import LINGER, Follows
+from shoal.surfaces.web.questions import OpenQuestions
+from shoal.surfaces.web.runs import Runs
 from shoal.testing import FakeClock
 from troupe import home
 from web_rig import BEARER, served
@@ -93,3 +97,45 @@ async def test_a_page_that_does_not_read_holds_nobody_up() -> None:
         writer.transport.abort()
         journal.close()
         lock.release()
+
+
+class Broken(FakeClock):
+    async def sleep(self, seconds: float) -> None:
+        raise ValueError(f"{seconds} cannot be slept.")
+
+
+async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> None:
+    run, journal = a_run()
+    journal.close()
+    async with asyncio.TaskGroup() as tasks:
+        follows = Follows(tasks, Broken())
+        async with follows.of(run) as shared:
+            pass
+        async with asyncio.timeout(10):
+            await shared.broken.wait()
+        assert isinstance(shared.fault, ValueError)
+        assert follows.sessions == ()
+
+
+async def test_a_question_is_not_lost_with_the_page_that_was_about_to_be_told() -> None:
+    run, journal = a_run()
+    journal.close()
+    lock = SessionLock(home(), SESSION)
+    runs = Runs(home())
+    questions = OpenQuestions(runs)
+    async with questions.watched() as leaving, questions.watched() as staying:
+        assert (await anext(leaving), await anext(staying)) == ([], [])
+        async with runs._reading:  # as if a long journal were being read
+            asked = MayRun(id="q-1", agent=LEAD, tool_use_id="u", tool="Bash", input={}, reason="")
+            (run.directory / "questions").mkdir()
+            Questions(run.directory / "questions").put(asked)
+            gone = asyncio.ensure_future(anext(leaving))
+            async with asyncio.timeout(10):
+                while not runs._reading._waiters:
+                    await asyncio.sleep(0)
+            told = asyncio.ensure_future(anext(staying))
+            gone.cancel()
+            await asyncio.wait([gone])
+        async with asyncio.timeout(10):
+            assert [line.id for line in await told] == ["q-1"]
+    lock.release()

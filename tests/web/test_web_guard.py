@@ -145,3 +145,30 @@ async def test_a_server_for_others_is_known_by_its_numbers_and_its_own_name() ->
             for host, status in ((socket.gethostname(), 200), ("192.0.2.1", 200), ("evil.example", 403)):
                 reply = await client.get("/api/runs", headers={"Host": f"{host}:{port}"})
                 assert reply.status_code == status
+
+
+async def test_a_ticket_lets_one_browser_in_once() -> None:
+    """It is what a browser is started with, and other users of the machine may see that."""
+    async with served(ticket="for-one-browser") as web, httpx.AsyncClient() as browser:
+        door = {"ticket": "for-one-browser"}
+        assert (await browser.get(f"{web.base}/api/runs", params=door)).status_code == 403
+        assert (await browser.get(f"{web.base}/", params={"ticket": ""})).status_code == 403
+        reply = await browser.get(f"{web.base}/", params=door)
+        assert (reply.status_code, reply.headers["location"]) == (303, "/")
+        assert (await browser.get(f"{web.base}/api/runs")).status_code == 200
+        async with httpx.AsyncClient() as late:
+            assert (await late.get(f"{web.base}/", params=door)).status_code == 403
+
+
+@pytest.mark.parametrize("token", ["a&b=c#d+e%41f/g?h", 'semi;colon "quoted" \\ word'])
+async def test_any_word_may_be_the_token(token: str) -> None:
+    async with served(token=token) as web, httpx.AsyncClient(follow_redirects=True) as browser:
+        assert (await browser.get(web.address)).status_code == 200
+        assert (await browser.get(f"{web.base}/api/runs")).status_code == 200
+
+
+async def test_numbers_that_are_none_are_refused() -> None:
+    async with served() as web:
+        for since in ("x", "-1", "9" * 5_000):
+            reply = await web.client.get("/api/runs/none/frames", params={"since": since})
+            assert reply.status_code == 400

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.events import Asked, Event
@@ -73,7 +73,7 @@ def show(
     if argv is None:
         (write or to_terminal)(_asked_of_terminal(title, text, in_tmux=bool(environ.get("TMUX"))))
         return
-    with suppress(OSError, subprocess.TimeoutExpired):
+    with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
@@ -106,6 +106,10 @@ def _asked_of_terminal(title: str, text: str, *, in_tmux: bool) -> str:
 
 
 def to_terminal(text: str) -> None:
-    """Nothing happens where there is none."""
-    with suppress(OSError), Path("/dev/tty").open("wb", buffering=0) as terminal:
-        terminal.write(text.encode())
+    """Nothing happens where there is none, or where a person has halted it: a run does not wait for that."""
+    with suppress(OSError, ValueError):
+        terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            os.write(terminal, text.encode())
+        finally:
+            os.close(terminal)

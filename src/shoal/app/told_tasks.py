@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Journaled, TaskChanged
 from shoal.core.ids import LEAD
@@ -142,7 +144,7 @@ class ToldBoard:
             tasks = self._board.glance()
             for task in [task for ident, task in tasks.items() if self._known.get(ident) is not task]:
                 self._tell(task)
-            for ident in [ident for ident in self._known if ident not in tasks]:
+            for ident in [ident for ident in {**self._known, **self._told} if ident not in tasks]:
                 self._tell_gone(ident)
 
     def _tell_these(self, tasks: Iterable[TaskId]) -> None:
@@ -174,16 +176,10 @@ class ToldBoard:
                 self._told[task.id] = event
 
     def _tell_gone(self, task: TaskId) -> None:
-        self._known.pop(task, None)
-        told = self._told.pop(task, None)
+        told = self._told.get(task)
         if told is not None:
-            self._emit(
-                TaskChanged(
-                    agent=LEAD,
-                    board=self._name,
-                    task=task,
-                    subject=told.subject,
-                    status="deleted",
-                    owner=told.owner,
-                )
-            )
+            gone = replace(told, status="deleted", blocked_by=(), rank=None)
+            with suppress(StoreError):
+                self._emit(gone)
+                del self._told[task]
+        self._known.pop(task, None)

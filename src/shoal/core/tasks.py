@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -18,6 +17,8 @@ ATTEMPT = "shoal:attempt"
 
 RANK = "shoal:rank"
 """The key in `metadata` of where a person has put a task among the others."""
+_FARTHEST = 1e300
+"""A rank beyond it is none: programs write whatever they like into a task."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class Task(Struct, frozen=True, kw_only=True):
     def rank(self) -> float | None:
         """Where a person has put it among the others, whose place is their number."""
         value = self.metadata.get(RANK)
-        return float(value) if isinstance(value, int | float) and isfinite(value) else None
+        return float(value) if isinstance(value, int | float) and abs(value) <= _FARTHEST else None
 
     @property
     def place(self) -> tuple[float, int]:

@@ -16,6 +16,11 @@ def clean(text: str) -> str:
     return _COMMANDING.sub("", _SEQUENCE.sub("", text).expandtabs(4))
 
 
+def harmless(text: str) -> str:
+    """As `clean`, with what is left of a sequence and with tabs in their place."""
+    return text if text.isprintable() else _COMMANDING.sub("", text)
+
+
 def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 

@@ -38,8 +38,8 @@ def _row(event: MailPosted | MailTaken, at: int) -> LetterRow:
 
 
 def _posted(event: MailTaken, at: int) -> int:
-    """A program that is not of this run posted it."""
+    """A program that is not of this run posted it, and said when: perhaps in the year 1."""
     try:
-        return min(milliseconds(event.posted), at)
+        return max(0, min(milliseconds(event.posted), at))
     except ValueError:
         return at

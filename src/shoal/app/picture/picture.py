@@ -79,8 +79,7 @@ class Picture:
         """No process works on the run."""
         self._touch_lost(self.offset)
         self.standings.lost()
-        for row in [row for row in self.questions.values() if not row.answered]:
-            self.questions.put(row.id, replace(row, answered=self._at), self.offset)
+        self._withdraw_questions(self.offset)
         self.offset += 1
 
     # What surfaces look at
@@ -128,12 +127,19 @@ class Picture:
 
     def _touch_lost(self, offset: int) -> None:
         """Those who are taken for gone when nobody works on the run."""
-        for standing in self.standings.at_work():
-            self._agents.touch(standing.agent, offset)
+        for standing in self.standings.all.values():
+            if standing.live:
+                self._agents.touch(standing.agent, offset)
+
+    def _withdraw_questions(self, offset: int) -> None:
+        """Whoever asked is gone. What became of it may still be told, by the next process of the run."""
+        for row in self.open_questions():
+            self.questions.put(row.id, replace(row, answered=self._at), offset)
 
     def _agent_heard(self, event: Event, at: int, offset: int) -> None:
         if isinstance(event, SessionStarted | SessionEnded):
             self._touch_lost(offset)
+            self._withdraw_questions(offset)
         standing = self.standings.hear(event, at / 1000)
         if event.agent in self._agents:
             self._agents.touch(event.agent, offset)
@@ -148,7 +154,7 @@ class Picture:
                 self.questions.put(question.id, row, offset)
             case Answered(question=ident, answer=answer):
                 asked = self.questions.get(ident)
-                if asked is not None and not asked.answered:
+                if asked is not None and asked.answer is None:
                     self.questions.put(ident, replace(asked, answered=at, answer=answer), offset)
             case RequestSettled():
                 self._spent(event, at, offset)

@@ -175,10 +175,12 @@ class Standings:
         return isinstance(event, Noted) and self._noted_by.get(event.text, event.agent) != event.agent
 
     def lost(self) -> None:
-        """No process works on the run: whoever did not say that it ended is gone."""
-        for standing in self.children():
+        """No process works on the run: whoever did not say that it ended is gone; the lead rests."""
+        for standing in self.all.values():
             if standing.live:
-                standing.gone, standing.question = True, None
+                standing.gone, standing.question = standing.agent != LEAD, None
+                if not standing.gone:
+                    standing.at_work, standing.doing = False, ""
 
     def children(self) -> Iterator[Standing]:
         return (each for each in self.all.values() if each.agent != LEAD)

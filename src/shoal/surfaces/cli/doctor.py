@@ -118,15 +118,15 @@ def drawn(facts: Sequence[Fact], *, colours: bool, summary: str | None = None) -
         yield painted(area, BOLD, colours=colours)
         for fact in group:
             state = painted(f"{_WORDS[fact.state]:<4}", _STYLES[fact.state], colours=colours)
-            yield f"  {state}  {fact.name:<{width}}  {clean(fact.value)}"
+            yield f"  {state}  {clean(fact.name):<{width}}  {clean(fact.value)}"
             if fact.advice:
-                yield from (f"        {'':<{width}}  → {line}" for line in fact.advice.splitlines())
+                yield from (f"        {'':<{width}}  → {line}" for line in clean(fact.advice).splitlines())
         yield ""
     yield _summary(facts) if summary is None else summary
 
 
 def _summary(facts: Sequence[Fact]) -> str:
-    bad = [f"{fact.area}: {fact.name}" for fact in facts if fact.state == "bad"]
+    bad = [f"{fact.area}: {clean(fact.name)}" for fact in facts if fact.state == "bad"]
     if bad:
         return f"Shoal cannot run yet because of {', '.join(bad)}. The arrows say what to do."
     warned = sum(fact.state == "warn" for fact in facts)

@@ -48,7 +48,10 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         )
     if token is not None and len(token) < _SHORTEST:
         raise click.UsageError(f"The token must have at least {_SHORTEST} characters.")
-    place = Place(host=host, port=port, token=token or secrets.token_urlsafe(24))
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise click.UsageError("The token must be of ASCII letters, digits and signs: it goes into a cookie.")
+    ticket = secrets.token_urlsafe(24) if opens else ""
+    place = Place(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
     asyncio.run(_serve(place, opens=opens, as_json=as_json))
     return exits.OK
 
@@ -72,6 +75,7 @@ async def _serve(place: Place, *, opens: bool, as_json: bool) -> None:
         else:
             click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
         if opens:
-            click.launch(address)
+            # Every user of the machine sees what programs are started with, so the token stays out of it.
+            click.launch(f"{address.partition('?')[0]}?ticket={place.ticket}")
 
     await serve(home_directory(), place, ready=ready, ended=ended)

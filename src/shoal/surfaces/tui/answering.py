@@ -129,12 +129,15 @@ class AnswerScreen(ModalScreen[bool | None]):
             self.overtaken(row)
 
     def overtaken(self, row: QuestionRow) -> None:
+        """Another surface answered, or the run ended."""
         if not self._over:
-            words = answered(row.answer)
-            if isinstance(row.answer, Denied) and row.answer.by == "policy":
+            if row.answer is None:
+                tell(self, f"The question of {row.name} was withdrawn: its run has ended.", "warning")
+            elif isinstance(row.answer, Denied) and row.answer.by == "policy":
                 tell(self, f"{row.name} waits no longer. {row.answer.reason}")
             else:
-                tell(self, f"{row.name} has its answer from elsewhere: {words.removesuffix('.')}.")
+                words = answered(row.answer).removesuffix(".")
+                tell(self, f"{row.name} has its answer from elsewhere: {words}.")
             self._close(stands=False)
 
     def _close(self, *, stands: bool | None) -> None:

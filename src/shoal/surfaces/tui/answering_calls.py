@@ -13,7 +13,7 @@ from textual.widgets import Static, TextArea
 
 from shoal.core.permissions import lasting
 from shoal.core.questions import Allowed, MayRun
-from shoal.core.wording import clean, one_line
+from shoal.core.wording import clean, harmless, one_line
 from shoal.surfaces.tui.answering_forms import Form, Offer, Offers
 from shoal.surfaces.tui.answering_words import change_words, text_of
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, line
@@ -63,7 +63,7 @@ class CallForm(Form):
     def _edit(self) -> None:
         editor = self.query_one(TextArea)
         given = self.question.input
-        editor.text = given["command"] if self._is_command else _pretty(given)
+        editor.text = harmless(given["command"] if self._is_command else _pretty(given))
         editor.move_cursor(editor.document.end)
         what = "The command" if self._is_command else "The input, as JSON"
         label = self.query_one(".form--label", Static)

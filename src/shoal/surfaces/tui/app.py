@@ -15,6 +15,7 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.filter import LineFilter
 from textual.widgets import Static
 
 from shoal.core.ids import LEAD, AgentId
@@ -25,6 +26,7 @@ from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, men
 from shoal.surfaces.tui.composer import Composer, Proposals
 from shoal.surfaces.tui.conversation import ConversationView
 from shoal.surfaces.tui.foot import activity_line, foot_line, head_line
+from shoal.surfaces.tui.harmless import Harmless
 from shoal.surfaces.tui.panels.agents import AgentsPanel
 from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.seat import Seat
@@ -84,6 +86,7 @@ class ShoalApp(App[None]):
         """Questions that were put once: what was left open then is answered from the panel."""
         self._answer: asyncio.Future[str] | None = None
         self._draft = ""
+        self._harmless = Harmless()
         self._proposals = Proposals(id="proposals")
         self._head, self._activity, self._foot = Static(id="head"), Static(id="activity"), Static(id="foot")
         self._box = Vertical(id="line")
@@ -91,6 +94,9 @@ class ShoalApp(App[None]):
         self.view = ConversationView()
         self.side = Side()
         self.when_ready: Callable[[], object] = lambda: None
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._harmless]
 
     def compose(self) -> ComposeResult:
         yield self._head

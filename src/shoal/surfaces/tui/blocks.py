@@ -76,22 +76,22 @@ class WordsBlock(Markdown):
     """What the agent says; grows while it is being said."""
 
     def __init__(self, block: Words) -> None:
-        self._shown = block.text
-        self._broken = False
-        super().__init__(block.text, classes="answer", open_links=False, parser_factory=_parser)
+        self._shown = _told(block)
+        super().__init__(self._shown, classes="answer", open_links=False, parser_factory=_parser)
 
     async def show(self, block: Shown) -> None:
         assert isinstance(block, Words)
-        if block.broken and not self._broken:
-            self._broken = True
-            block.text += "\n\n*(broken off)*"
-        if block.text == self._shown:
+        before, self._shown = self._shown, _told(block)
+        if self._shown == before:
             return
-        shown, self._shown = self._shown, block.text
-        if block.text.startswith(shown) and shown:
-            await self.append(block.text[len(shown) :])
+        if before and self._shown.startswith(before):
+            await self.append(self._shown[len(before) :])
         else:
-            await self.update(block.text)
+            await self.update(self._shown)
+
+
+def _told(block: Words) -> str:
+    return f"{block.text}\n\n*(broken off)*" if block.broken else block.text
 
 
 def _parser() -> MarkdownIt:
@@ -246,7 +246,7 @@ def _details(call: Call) -> Iterator[Text]:
     else:
         for key, value in given.items():
             words = clean(value if isinstance(value, str) else str(value))
-            yield Text.assemble((f"{key}: ", "dim"), _bounded(words))
+            yield Text.assemble((f"{one_line(key)}: ", "dim"), _bounded(words))
     for line, style in todo_lines(call.data):
         yield ansi(line, style)
     if call.text and (changed is None or call.is_error):

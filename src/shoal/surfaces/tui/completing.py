@@ -75,6 +75,8 @@ def files_of(root: Path) -> list[str]:
         except OSError:
             continue
         for entry in entries:
+            if not entry.name.isprintable():
+                continue  # nobody types it: it holds commands for a terminal, or is no text at all
             path = f"{here}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _LEFT_OUT:

@@ -45,6 +45,7 @@ class FarSeat:
         self.status = 0
         self.ended = False
         """The run has."""
+        self._lost = False
         cwd = began_in(run)
         self.root = Path(cwd or ".")
         self.stage = Stage(Picture(), FarHelm(run), clock, cwd)
@@ -90,6 +91,10 @@ class FarSeat:
                     self.stage.show(sighting.event)
                 else:
                     past = True
+        if self.ended and not self._lost:
+            # Nobody is at work any more, and nobody hears an answer.
+            self._lost = True
+            self.stage.picture.lost()
         row = self.stage.picture.agent(LEAD)
         if past and row is not None and row.state in ("working", "waiting"):
             self.stage.conversation(LEAD).script.at_work()

@@ -113,6 +113,6 @@ def activity_line(seat: Seat) -> Text:
 
 def _short(path: Path) -> str:
     try:
-        return f"~/{path.relative_to(Path.home())}"
+        return str("~" / path.relative_to(Path.home()))
     except (ValueError, RuntimeError):
         return str(path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
+from shoal.app.conversations import conversation_path
 from shoal.app.helm import Helm
 from shoal.app.picture.picture import Picture
 from shoal.core.clock import Clock
@@ -19,7 +19,6 @@ from shoal.core.events import (
     ToolFinished,
 )
 from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli.agent_rows import agent_words, colour
 from shoal.surfaces.cli.telling import answered
 from shoal.surfaces.tui.script import Script
@@ -81,7 +80,8 @@ class Stage:
     def conversation(self, agent: AgentId = LEAD) -> Conversation:
         known = self._conversations.get(agent)
         if known is None:
-            known = self._conversations[agent] = Conversation(agent, Transcript(self._place(agent)), self.cwd)
+            place = conversation_path(self.helm.run, self.cwd, agent)
+            known = self._conversations[agent] = Conversation(agent, Transcript(place), self.cwd)
             row = self.picture.agent(agent)
             if row is not None and row.state in ("working", "waiting"):
                 known.script.at_work()
@@ -113,9 +113,3 @@ class Stage:
             case _:
                 if (words := agent_words(event, standing)) is not None:
                     script.remarks([("● ", colour(standing.color)), (words, "")])
-
-    def _place(self, agent: AgentId) -> Path:
-        home = self.helm.run.home
-        if agent == LEAD:
-            return transcript_path(home, self.cwd, self.session)
-        return subagent_path(home, self.cwd, self.session, agent)

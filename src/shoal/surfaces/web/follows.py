@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from shoal.app.picture.following import Followed
 from shoal.app.watching import Run
 from shoal.core.clock import Clock
-from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
 
 LINGER = 10.0
@@ -76,7 +75,7 @@ class Follows:
                     await self._clock.sleep(LINGER)
                 # Before it ends, so that who comes now begins anew.
                 del self._shared[session]
-        except* (ShoalError, OSError) as faults:
+        except* Exception as faults:  # noqa: BLE001 - what is wrong with one run ends the view of no other
             shared.fault = faults.exceptions[0]
         finally:
             if self._shared.get(session) is shared:

@@ -41,6 +41,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     port: int
     names: Sequence[str] = ()
     """Names the server has beside those of the machine's own loopback."""
+    tickets: set[str] = set()
+    """Each lets one browser in, once: a browser is started with its address for all users to see."""
     any_number: bool = False
     """Whether it listens on every interface, so that any number may be its address."""
 
@@ -97,26 +99,29 @@ class Guard:
         """What ends the request here; None lets it through."""
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         path: str = scope["path"]
-        why_not = self._why_not(scope["method"], headers, query, api=path.startswith("/api"))
+        why_not = self._why_not(scope["method"], headers, query, path)
         if why_not:
             if path.startswith("/api"):
                 return json_reply({"error": why_not}, 403)
             return PlainTextResponse(why_not + "\n", 403, {"Cache-Control": "no-store"})
-        if "token" in query and path == "/":
+        if path == "/" and ("token" in query or "ticket" in query):
             return self._entered(query)
         return None
 
-    def _why_not(self, method: str, headers: Headers, query: QueryParams, *, api: bool) -> str:
+    def _why_not(self, method: str, headers: Headers, query: QueryParams, path: str) -> str:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._gate.is_own_name(host):
             return f"{host!r} is not a name of this server."
         if origin is not None and origin != f"http://{host}":
             return "This request comes from a page of another server."
-        if api and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if path.startswith("/api") and headers.get("sec-fetch-site", "same-origin") not in (
+            "same-origin",
+            "none",
+        ):
             return "This request comes from a page of another server."
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         is_program = scheme.lower() == "bearer" and self._gate.is_token(bearer.strip())
-        if not is_program:
+        if not is_program and not self._gives_ticket(query, path):
             given = query.get("token") or cookie_parser(headers.get("cookie", "")).get(self._gate.cookie, "")
             if not self._gate.is_token(given):
                 return f"The token is missing or wrong. {ADDRESS}"
@@ -124,9 +129,17 @@ class Guard:
                 return "A request that changes something must say which page it comes from (Origin)."
         return ""
 
+    def _gives_ticket(self, query: QueryParams, path: str) -> bool:
+        ticket = query.get("ticket", "")
+        if path != "/" or ticket not in self._gate.tickets:
+            return False
+        self._gate.tickets.discard(ticket)
+        return True
+
     def _entered(self, query: QueryParams) -> Response:
         """The token goes into a cookie, and out of the address that people see, keep and share."""
-        rest = urlencode([(key, value) for key, value in query.multi_items() if key != "token"])
+        kept = [(key, value) for key, value in query.multi_items() if key not in ("token", "ticket")]
+        rest = urlencode(kept)
         reply = RedirectResponse(f"/?{rest}" if rest else "/", 303, {"Cache-Control": "no-store"})
         reply.set_cookie(self._gate.cookie, self._gate.token, httponly=True, samesite="strict")
         return reply

@@ -117,7 +117,7 @@ class Looking:
 def _since(request: Request) -> int:
     """Where the page was when its connection was lost."""
     given = request.headers.get("last-event-id") or request.query_params.get("since") or "0"
-    if not given.isdecimal():
+    if not given.isdecimal() or len(given) > 19:
         raise Refused(400, "since must be a whole number.")
     return int(given)
 

@@ -106,17 +106,24 @@ class OpenQuestions:
     async def _look(self) -> None:
         async with self._looking:
             touched, self._touched = self._touched, set()
-            if touched is None:
-                self._by_run = await self._found(await asyncio.to_thread(self._names))
-            else:
-                self._by_run |= await self._found(touched)
+            try:
+                if touched is None:
+                    self._by_run = await self._found(await asyncio.to_thread(self._names))
+                else:
+                    self._by_run |= await self._found(touched)
+            except BaseException:
+                self._touch(touched)  # this page is gone; the next one that looks finds it
+                raise
 
     async def _found(self, names: Iterable[str]) -> dict[str, list[QuestionLine]]:
         home = self._runs.home
         return {name: await open_in(self._runs, Run(session=SessionId(name), home=home)) for name in names}
 
-    def _heard(self, touched: set[str] | None) -> None:
+    def _touch(self, touched: set[str] | None) -> None:
         self._touched = None if touched is None or self._touched is None else self._touched | touched
+
+    def _heard(self, touched: set[str] | None) -> None:
+        self._touch(touched)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

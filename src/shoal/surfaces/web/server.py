@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 from msgspec import Struct
@@ -29,10 +30,12 @@ class Place(Struct, frozen=True, kw_only=True):
     host: str
     port: int
     token: str
+    ticket: str = ""
+    """Lets one browser in, once."""
 
     def address(self, port: int) -> str:
         host = socket.gethostname() if _is_any(self.host) else self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={self.token}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={quote(self.token, safe='')}"
 
 
 class _Server(uvicorn.Server):
@@ -61,7 +64,8 @@ async def serve(home: Path, place: Place, *, ready: Callable[[str], None], ended
     listener = _listener(place)
     port = listener.getsockname()[1]
     names = () if is_loopback(place.host) else (place.host.lower(), socket.gethostname().lower())
-    gate = Gate(token=place.token, port=port, names=names, any_number=_is_any(place.host))
+    tickets = {place.ticket} if place.ticket else set()
+    gate = Gate(token=place.token, port=port, names=names, tickets=tickets, any_number=_is_any(place.host))
     with listener:
         async with Showing(home, clock=SystemClock(), ids=Ids()) as showing:
             config = uvicorn.Config(

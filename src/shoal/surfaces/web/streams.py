@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import NamedTuple, TypeAlias
 
 from starlette.responses import Response
@@ -17,7 +17,7 @@ HEARTBEAT = 15.0
 _BEAT = b": \n\n"
 _FIRST = b"retry: 1000\n\n"
 
-Source: TypeAlias = AsyncIterator[bytes]
+Source: TypeAlias = AsyncGenerator[bytes, None]
 
 
 class Programme(NamedTuple):
@@ -81,8 +81,10 @@ class _Telling:
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
 
     async def all_of(self, source: Source) -> None:
-        async for part in source:
-            await self.tell(part)
+        # Closed here, and not whenever it is found to be left: it may hold a connection to a run.
+        async with aclosing(source):
+            async for part in source:
+                await self.tell(part)
 
     async def beat(self) -> None:
         while True:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import OrderedDict
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.conversations import conversation_path
 from shoal.app.watching import Run
 from shoal.core.entries import Compacted, Rewound, Said
-from shoal.core.errors import NoSuchSession
 from shoal.core.ids import LEAD, AgentId
-from shoal.stores.files.places import checked, transcript_path
-from shoal.stores.files.sessions import find_session
-from shoal.stores.files.subagents import subagent_path
 from shoal.surfaces.web.blocks import entry_shown
 from shoal.surfaces.web.replies import Refused
 from shoal.surfaces.web.runs import Runs
@@ -113,7 +109,8 @@ class Transcripts:
         return len(await self._of(run, agent))
 
     async def _of(self, run: Run, agent: AgentId) -> Lines:
-        path = await self._path(run, agent)
+        facts = await self._runs.facts(run)
+        path = await asyncio.to_thread(conversation_path, run, facts.cwd, agent)
         lines = self._lines.setdefault(path, Lines(path, "" if agent == LEAD else agent))
         self._lines.move_to_end(path)
         if len(self._lines) > MOST_KEPT:
@@ -121,13 +118,3 @@ class Transcripts:
         async with self._reading:
             await asyncio.to_thread(lines.look)
         return lines
-
-    async def _path(self, run: Run, agent: AgentId) -> Path:
-        facts = await self._runs.facts(run)
-        path = transcript_path(run.home, facts.cwd, run.session)
-        if not path.exists():
-            with suppress(NoSuchSession):  # as long as nothing is said
-                path = find_session(run.home, run.session)
-        if agent == LEAD:
-            return path
-        return subagent_path(path.with_suffix("") / "subagents", AgentId(checked(agent, run.home)))

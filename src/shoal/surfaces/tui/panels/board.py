@@ -153,7 +153,11 @@ class BoardPanel(Panel):
                 self._tasks.pop(key, None)
             else:
                 self._tasks[key] = row
-            self._touch(row)
+            if not anew:
+                self._touch(row)
+        if anew:
+            for rows in (*self._lists(), self.query_one("#board-list", Rows)):
+                rows.touch_all()
         self._arrange()
 
     def _touch(self, row: TaskRow) -> None:

@@ -1,0 +1,18 @@
+"""Nothing that is drawn can command the terminal, whichever widget forgot to look at its text."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+from shoal.core.wording import harmless
+
+
+class Harmless(LineFilter):
+    """Textual itself lets escapes through. Only marks without a width are taken, so that no line moves."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [Segment(harmless(text), style, control) for text, style, control in segments]
