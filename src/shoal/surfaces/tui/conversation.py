@@ -79,8 +79,8 @@ class ConversationView(VerticalScroll):
                     fresh.append(block)
             if fresh:
                 with self.app.batch_update():
-                    await self.mount_all(self._made(fresh))
-                    await self._let_go()
+                    passed = await self._let_go(len(fresh))
+                    await self.mount_all(self._made(fresh[passed:]))
 
     async def show_earlier(self) -> None:
         """Mount what stands before the first block; the place one looks at stays."""
@@ -117,15 +117,19 @@ class ConversationView(VerticalScroll):
         """Whether it comes after what is mounted; one that was let go is not brought back."""
         return not self._widgets or block.number > max(self._widgets)
 
-    async def _let_go(self) -> None:
-        """Of a long conversation the oldest blocks go, while the person looks at the newest."""
-        if len(self._widgets) <= MOUNTED + STEP or not self.is_vertical_scroll_end:
-            return
-        oldest = sorted(self._widgets)[:STEP]
-        widgets = [self._widgets.pop(number) for number in oldest]
-        self._first += STEP
-        await self.remove_children(widgets)  # type: ignore[arg-type]
+    async def _let_go(self, coming: int) -> int:
+        """Of a long conversation the oldest blocks go, while the person looks at the newest.
+
+        Gives how many of those that come are too old already.
+        """
+        many = len(self._widgets) + coming
+        if many <= MOUNTED + STEP or not self.is_vertical_scroll_end:
+            return 0
+        oldest = sorted(self._widgets)[: many - MOUNTED]
+        self._first += many - MOUNTED
+        await self.remove_children([self._widgets.pop(number) for number in oldest])  # type: ignore[arg-type]
         await self._mark_earlier()
+        return many - MOUNTED - len(oldest)
 
     async def _mark_earlier(self) -> None:
         there = self._of is not None and (self._first > 0 or self._of.has_older)
