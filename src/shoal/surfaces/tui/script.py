@@ -105,6 +105,8 @@ class Script:
         self._before = 0
         self._changed: dict[int, Shown] = {}
         self._calls: dict[str, Call] = {}
+        self._heard: list[Words] = []
+        """Of the answer that is being said; much may stand between and behind them."""
         self._asked: dict[str, Remark] = {}
         """Open questions."""
         self._known: set[str] = set()
@@ -189,6 +191,7 @@ class Script:
 
     def _finished(self, event: Finished) -> None:
         words = ending(event) or ""
+        self._break_off()  # what was being said when it ended; the next answer is another one
         for call in self._calls.values():
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
@@ -281,7 +284,7 @@ class Script:
 
     def _settle(self, content: tuple[Any, ...]) -> None:
         """The answer is whole: what was heard of it becomes what was said."""
-        heard = [block for block in self.blocks if isinstance(block, Words) and block.open]
+        heard, self._heard = self._heard, []
         for block in content:
             match block:
                 case Thinking(thinking=text):
@@ -318,19 +321,19 @@ class Script:
 
     def _say(self, text: str, *, thinking: bool) -> None:
         text = clean(text)
-        last = self.blocks[-1] if self.blocks else None
-        opened = next((b for b in reversed(self.blocks[-4:]) if isinstance(b, Words) and b.open), None)
+        opened = self._heard[-1] if self._heard else None
         if opened is not None and opened.thinking == thinking:
             opened.text += text
             self._change(opened)
-        elif text.strip() or (isinstance(last, Words) and last.open):
-            self._add(Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True))
+        elif text.strip() or opened is not None:
+            self._heard.append(Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True))
+            self._add(self._heard[-1])
 
     def _break_off(self) -> None:
-        for block in self.blocks[-4:]:
-            if isinstance(block, Words) and block.open:
-                block.open, block.broken = False, True
-                self._change(block)
+        heard, self._heard = self._heard, []
+        for block in heard:
+            block.open, block.broken = False, True
+            self._change(block)
 
     def _call(self, ident: str, tool: str) -> Call:
         call = self._calls.get(ident)
