@@ -1,7 +1,7 @@
 # Each target does its own set-up; the text behind ## is what `make help` prints.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos fuzz spec reference web lint fmt types layers setup-run setup-test clean
+.PHONY: help demo test check bench chaos fuzz load spec reference web lint fmt types layers setup-run setup-test clean
 
 # The first Python that is new enough; only the targets that need one look for it.
 PYTHON = $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -31,8 +31,11 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 bench: setup-test ## Shoal beside a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
 
-chaos: setup-test ## processes on one record, leads and teams, killed at random (ARGS="--only teams")
+chaos: setup-test ## agents killed, stopped, without disk, clock or provider, for 9 minutes (ARGS="--seed 7")
 	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
+
+load: setup-test ## 1,000 members at work for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")
+	@PYTHONPATH=src $(VENV)/python -m tests.load $(ARGS)
 
 fuzz: setup-test ## inputs by chance for all that reads, guided by atheris (ARGS="--seconds 60 --only shell")
 	@PYTHONPATH=src $(VENV)/python -m tests.fuzz $(ARGS)

@@ -19,12 +19,22 @@ RULES = ROOT / "docs" / "spec.md"
 REPORT = ROOT / ".spec-report.json"
 
 _ROW = re.compile(r"^\| ([A-Z]+-\d\d) \| (.+) \|$")
+_LATER = re.compile(r"^- ([A-Z]+-\d\d): (.+)$")
 
 
 def read_rules(path: Path = RULES) -> dict[str, str]:
     """Every rule's id and sentence, in the order of the document."""
-    rows = (_ROW.match(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return {row[1]: row[2] for row in rows if row}
+    return _found(_ROW, path)
+
+
+def read_later(path: Path = RULES) -> dict[str, str]:
+    """The rules that are left for later, and why."""
+    return _found(_LATER, path)
+
+
+def _found(form: re.Pattern[str], path: Path) -> dict[str, str]:
+    lines = (form.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {line[1]: line[2] for line in lines if line}
 
 
 def read_report(path: Path = REPORT) -> dict[str, Any] | None:
@@ -36,10 +46,20 @@ def read_report(path: Path = REPORT) -> dict[str, Any] | None:
     return report
 
 
-def rows(rules: dict[str, str], report: dict[str, Any] | None) -> list[dict[str, Any]]:
+def rows(
+    rules: dict[str, str], report: dict[str, Any] | None, later: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """`later` is why a rule is not shown yet; None where that is nothing that was decided."""
     shown: dict[str, list[str]] = report["rules"] if report else {}
+    reasons = later or {}
     return [
-        {"id": rule, "shown": bool(shown.get(rule)), "tests": shown.get(rule, []), "rule": sentence}
+        {
+            "id": rule,
+            "shown": bool(shown.get(rule)),
+            "tests": shown.get(rule, []),
+            "later": None if shown.get(rule) else reasons.get(rule),
+            "rule": sentence,
+        }
         for rule, sentence in rules.items()
     ]
 
@@ -51,11 +71,19 @@ def as_text(table: list[dict[str, Any]], report: dict[str, Any] | None, *, missi
             first, *others = (name.removeprefix("tests/") for name in row["tests"])
             lines.append(f"{row['id']:<8} shown      {first}")
             lines += [f"{'':<20}{other}" for other in others]
+        elif row["later"]:
+            lines.append(f"{row['id']:<8} later      {shortened(row['rule'])}")
+            lines.append(f"{'':<20}Why: {row['later']}")
         elif not row["shown"]:
             lines.append(f"{row['id']:<8} not shown  {shortened(row['rule'])}")
-    count = sum(row["shown"] for row in table)
-    lines += ["", f"{count} of {len(table)} rules shown, {len(table) - count} not shown.", origin(report)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", counted(table), origin(report)])
+
+
+def counted(table: list[dict[str, Any]]) -> str:
+    shown = sum(row["shown"] for row in table)
+    later = [row["id"] for row in table if row["later"]]
+    left = f", {len(later)} left for later ({', '.join(later)})" if later else ""
+    return f"{shown} of {len(table)} rules shown{left}, {len(table) - shown - len(later)} not shown."
 
 
 def origin(report: dict[str, Any] | None) -> str:
@@ -76,7 +104,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--missing", action="store_true", help="list only the rules that are not shown")
     options = parser.parse_args(argv)
     report = read_report()
-    table = rows(read_rules(), report)
+    table = rows(read_rules(), report, read_later())
     if options.json:
         when = report["when"] if report else None
         kept = [row for row in table if not (options.missing and row["shown"])]

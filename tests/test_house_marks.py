@@ -133,6 +133,35 @@ def test_the_table_says_what_is_shown_by_what_and_counts(suite: Suite):
     assert "1 passed, 2 failed" in text
 
 
+def test_the_table_gives_the_reason_for_each_rule_that_is_left_for_later(suite: Suite):
+    rules = suite.root / "docs" / "spec.md"
+    later = "| BOX-03 | Mail flies. |\n\n- BOX-01: It was lost.\n- BOX-03: It has no wings.\n"
+    rules.write_text(rules.read_text() + later)
+    suite.run(ONE_OF_EACH)
+    report = spec_table.read_report(suite.report_file)
+    table = spec_table.rows(spec_table.read_rules(rules), report, spec_table.read_later(rules))
+    assert [row["later"] for row in table] == [None, None, "It has no wings."], "what is shown is not left"
+    for missing in (True, False):
+        lines = spec_table.as_text(table, report, missing=missing).splitlines()
+        at = lines.index("BOX-03   later      Mail flies.")
+        assert lines[at + 1].strip() == "Why: It has no wings."
+        assert "1 of 3 rules shown, 1 left for later (BOX-03), 1 not shown." in lines
+
+
+def test_what_is_left_for_later_is_a_rule_that_needs_several_machines():
+    later = spec_table.read_later()
+    assert later.keys() == {"ISO-04", "BCK-07"} <= spec_table.read_rules().keys()
+    assert all("several machines" in reason for reason in later.values())
+    ran = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "spec_table.py", "--missing"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split()[0] for line in ran.stdout.splitlines() if " later  " in line] == ["ISO-04", "BCK-07"]
+    assert all(f"Why: {reason}" in ran.stdout for reason in later.values())
+
+
 def test_the_table_says_so_when_there_was_no_run(tmp_path: Path):
     report = spec_table.read_report(tmp_path / "nothing")
     text = spec_table.as_text(spec_table.rows({"BOX-01": "Mail stays."}, report), report, missing=False)

@@ -216,6 +216,7 @@ async def test_the_turn_limit_ends_the_loop_with_a_reason() -> None:
 PRICED = ModelCard(id="dear", provider="x", price=Price(input=1_000_000, output=0), window=10**9)
 
 
+@pytest.mark.spec("RUN-01")
 async def test_a_spent_budget_stops_the_next_request() -> None:
     line = Line(content=(call("echo", text="x"),), usage=Usage(input_tokens=1))
     made = rig(

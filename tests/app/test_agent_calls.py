@@ -13,6 +13,7 @@ from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, last_result, opened, starts, texts
 from git_rig import Repository
 from shoal.core.events import AgentMoved, Event, ToolReturned
+from shoal.core.requests import Request
 
 HIDDEN = {"run_in_background", "cwd"}
 
@@ -38,7 +39,7 @@ async def test_the_model_is_shown_only_what_does_something_here(
     assert properties["isolation"]["enum"] == ["worktree"]
 
 
-@pytest.mark.spec("AGT-02", "AGT-15")
+@pytest.mark.spec("AGT-02", "AGT-15", "RUN-14")
 async def test_what_is_hidden_is_still_understood_even_where_it_is_not_quite_right(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     model = cast(
@@ -53,6 +54,32 @@ async def test_what_is_hidden_is_still_understood_even_where_it_is_not_quite_rig
     assert texts(session)[0].startswith(str(tmp_path / "sub"))
 
 
+@pytest.mark.spec("AGT-01")
+@pytest.mark.parametrize("tool", ["Agent", "Task"])
+async def test_a_call_is_heeded_in_all_it_says_by_the_new_name_of_the_tool_and_by_the_old_one(
+    tmp_path: Path, tool: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    asked: list[Request] = []
+
+    def child(request: Request) -> str:
+        asked.append(request)
+        return "done"
+
+    call = {"description": "looks around", "prompt": "child look", "subagent_type": "reader", "name": "scout",
+            "model": "inherit", "run_in_background": True, "cwd": "sub", "effort": 3_000}  # fmt: skip
+    agents = {"reader": {"description": "d", "prompt": "You only read.", "tools": ["Read"]}}
+    model = cast(lead=[use(tool, "c1", **call), "wait", "end"], child=[child])
+    async with opened(tmp_path, model, agents=agents, own={"agent_cwd": True}) as session:
+        await all_turns(session)
+    (started,) = starts(session)
+    assert (started.call, started.kind, started.name, started.background) == ("c1", "reader", "scout", True)
+    assert (started.description, started.cwd) == ("looks around", str(tmp_path / "sub"))
+    (request,) = asked
+    assert request.messages[0].text == "child look"
+    assert request.thinking_tokens == 3_000
+
+
 @pytest.mark.spec("AGT-15")
 @pytest.mark.parametrize("field", ["tools", "hooks", "skills", "permissionMode"])
 async def test_a_call_cannot_pass_what_only_a_definition_may_say(tmp_path: Path, field: str) -> None:
@@ -65,7 +92,7 @@ async def test_a_call_cannot_pass_what_only_a_definition_may_say(tmp_path: Path,
     assert not starts(session)
 
 
-@pytest.mark.spec("AGT-08")
+@pytest.mark.spec("AGT-08", "AGT-01")
 @pytest.mark.needs("git", "bwrap")
 async def test_the_isolation_of_a_call_beats_that_of_the_definition(tmp_path: Path) -> None:
     agents = {

@@ -197,6 +197,23 @@ async def test_a_person_moves_it_to_the_background_unless_a_setting_forbids_that
             gate.opened.set()
 
 
+@pytest.mark.spec("RUN-14", "RUN-04")
+async def test_with_no_seconds_set_an_agent_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
+    clock, gate = FakeClock(), Gate()
+    model = cast(lead=[agent("slow", "c1"), last_result], slow=[use("Gate"), "slow but done"])
+    settings = json.dumps({"shoal": {"auto_background": 0}})
+    async with opened(
+        tmp_path, model, tools=[gate.tool], settings=settings, clock=clock, persist=False
+    ) as session:
+        turn = asyncio.create_task(_drain(session.run("lead")))
+        await gate.wait()
+        await clock.advance(1_000_000)
+        gate.opened.set()
+        *_, finished = await turn
+    assert finished.text.startswith("slow but done")
+    assert not [event for event in recorded(session) if isinstance(event, AgentMoved)]
+
+
 @pytest.mark.spec("RUN-06", "RUN-12")
 async def test_an_interrupt_ends_the_agent_that_was_waited_for_and_no_other(
     tmp_path: Path,
@@ -287,7 +304,7 @@ async def test_a_message_to_an_agent_at_work_is_heard_at_its_next_step(tmp_path:
             "waiting",
             lambda request: request.messages[-1].text,
         ],
-        slow=[use("Gate"), heard],
+        slow=[use("Gate"), heard, "heard too late"],
     )
     async with opened(tmp_path, model, tools=[gate.tool, gate.until, gate.open]) as session:
         notice = await all_turns(session)
@@ -377,6 +394,31 @@ async def test_who_waits_for_the_end_is_not_told_of_it_again(tmp_path: Path) -> 
     assert "the end of it" in shown[3]
     notified = only(Notified, recorded(session))
     assert notified.call == "t2"
+    assert "<task-notification>" not in str(session.agent.conversation.messages)
+
+
+@pytest.mark.spec("QUE-05", "CTL-05")
+async def test_an_end_that_was_waited_for_is_not_told_again_when_it_takes_long_to_clear_up(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    # It leaves a command that has to be ended: until that is gone, its end is known and not announced.
+    leaves = use("Bash", "b1", command="sleep 600", run_in_background=True)
+    model = cast(
+        lead=[
+            agent("slow", "c1", run_in_background=True),
+            use("Until"),
+            use("Open"),
+            lambda request: use("TaskOutput", "t1", task_id=started_id(request)),
+            "end",
+        ],
+        slow=[leaves, use("Gate"), "the end of it"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until, gate.open]) as session:
+        await all_turns(session)
+        looks = [result_text(result) for result in results(session.agent.conversation.messages)]
+    assert "the end of it" in looks[-1]
+    assert only(Notified, recorded(session)).call == "t1"
     assert "<task-notification>" not in str(session.agent.conversation.messages)
 
 

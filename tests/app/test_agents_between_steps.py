@@ -498,8 +498,13 @@ async def test_words_that_are_no_text_end_neither_the_session_nor_other_agents(t
 
 
 @pytest.mark.spec("USR-12")
-async def test_an_agent_cut_off_before_its_first_words_is_not_said_to_be_resumable(tmp_path: Path) -> None:
-    model = cast(lead=["hm", lambda request: request.messages[-1].text])
+@pytest.mark.parametrize("left", [None, "", '{"type": "user", "mess'])
+async def test_an_agent_cut_off_before_its_first_words_is_not_said_to_be_resumable(
+    tmp_path: Path, left: str | None
+) -> None:
+    """Whatever its process left of its transcript: its prompt is in none of it."""
+    goes_on = use("SendMessage", to="a1", message="Go on.", summary="not done yet")
+    model = cast(lead=["hm", goes_on, "end"])
     async with opened(tmp_path, model) as session:
         await all_turns(session)
         session.emit(
@@ -517,9 +522,16 @@ async def test_an_agent_cut_off_before_its_first_words_is_not_said_to_be_resumab
                 cwd=str(tmp_path),
             )
         )
+        (main,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session.id}.jsonl")
+    if left is not None:
+        agents = main.with_suffix("") / "subagents"
+        agents.mkdir(parents=True)
+        (agents / "agent-a1.jsonl").write_text(left)
     async with opened(tmp_path, model, resume=session.id) as session:
-        told = await all_turns(session, "go")
-    assert "its process ended before it had begun; start it again" in told
+        await all_turns(session, "go")
+        said = str(session.agent.conversation.messages)
+    assert "its process ended before it had begun; start it again" in said
+    assert "There is no agent 'a1'" in said
 
 
 @pytest.mark.spec("USR-02", "USR-03")

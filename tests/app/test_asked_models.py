@@ -56,7 +56,7 @@ def asked_by_children(server: MockServer) -> list[str]:
     return [each.body["model"] for each in server.requests if not _texts(each.body).startswith("lead")]
 
 
-@pytest.mark.spec("USR-14", "DEF-06")
+@pytest.mark.spec("USR-14", "DEF-06", "AGT-01")
 @pytest.mark.parametrize("provider", LEADS)
 @pytest.mark.parametrize("level", ["env", "call", "definition", "inherit"])
 async def test_every_child_asks_the_right_model_of_the_right_server(

@@ -11,7 +11,6 @@ import pytest
 from fork_kit import (
     Minds,
     agent_call,
-    in_fork,
     last_of,
     message_to,
     open_forking,
@@ -79,6 +78,20 @@ async def test_an_agent_without_a_type_is_a_fork_only_where_that_is_on_and_a_per
     lead = forks_once(agent_call("c1", "count the berths"))
     minds = Minds(mind, lambda _: "nine")
     async with open_forking(tmp_path, minds.model, **options) as session:
+        events = await through(session)
+    assert [event.kind for event in started(events)] == [kind]
+    assert reports(session) == ["nine"]
+
+
+@pytest.mark.spec("AGT-03", "FRK-01")
+@pytest.mark.parametrize("kind", ["Explore", "general-purpose"])
+async def test_where_forks_are_on_an_agent_with_a_type_is_of_that_type(tmp_path: Path, kind: str) -> None:
+    lead = forks_once(agent_call("c1", "count the berths", subagent_type=kind))
+    minds = Minds(
+        lambda request: "nine" if request.messages[0].text == "count the berths" else lead(request),
+        lambda _: "I am a fork",
+    )
+    async with open_forking(tmp_path, minds.model) as session:
         events = await through(session)
     assert [event.kind for event in started(events)] == [kind]
     assert reports(session) == ["nine"]
@@ -351,7 +364,7 @@ async def test_a_fork_whose_parents_words_are_gone_is_not_resumed_without_them(t
     assert not minds.of_forks
 
 
-async def test_a_fork_killed_before_its_first_word_can_go_on(tmp_path: Path) -> None:
+async def test_a_fork_killed_before_its_job_was_written_down_is_to_be_started_anew(tmp_path: Path) -> None:
     minds = Minds(forks_once(agent_call("c1", "job")), lambda _: "ok")
     async with open_forking(tmp_path, minds.model) as session:
         (event,) = started(await through(session))
@@ -362,10 +375,9 @@ async def test_a_fork_killed_before_its_first_word_can_go_on(tmp_path: Path) -> 
     )
     async with open_forking(tmp_path, minds.model, resume=session.id) as again:
         events = await through(again, "go on")
-    assert [each.resumed for each in started(events)] == [True]
-    (woken,) = (request for request in minds.of_lead if "more" in request.messages[-1].text)
-    assert not in_fork(woken)
-    assert woken.messages[1].text == "I split it."
+    assert started(events) == []
+    assert f"There is no agent '{event.agent}'" in last_of(minds.of_lead[-1])
+    assert minds.of_forks == []
 
 
 @pytest.mark.spec("FRK-07")

@@ -203,12 +203,12 @@ async def test_a_hook_stops_the_agent(place: str, project: Path, monkeypatch: MP
 async def test_hooks_veto_a_task_and_its_completion(
     place: str, project: Path, monkeypatch: MP, log: Log
 ) -> None:
-    veto = log.keeping(f"case $(tail -n 1 '{log.path}') in *bad*) echo not so >&2; exit 2;; esac")
+    veto = log.keeping(f"case $(tail -n 1 '{log.path}') in *wrong*) echo not so >&2; exit 2;; esac")
     calls = [
-        use("TaskCreate", "t1", subject="bad", description="d"),
+        use("TaskCreate", "t1", subject="wrong", description="d"),
         use("TaskCreate", "t2", subject="good", description="d"),
         use("TaskUpdate", "t3", taskId="1", status="in_progress"),
-        use("TaskUpdate", "t4", taskId="1", description="made bad"),
+        use("TaskUpdate", "t4", taskId="1", description="made wrong"),
         use("TaskUpdate", "t5", taskId="1", status="completed"),
         use("TaskGet", "t6", taskId="1"),
     ]

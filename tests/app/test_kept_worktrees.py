@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -33,6 +34,46 @@ async def test_what_an_agent_of_a_session_left_is_listed_and_merged(repository: 
     await worktrees.merge(standing.name)
     assert (repository.top / "new.txt").read_text() == "work\n"
     assert await worktrees.list() == []
+
+
+@pytest.mark.spec("USR-06", "USR-12")
+@pytest.mark.parametrize("work", ["work\n", ""])
+async def test_work_that_nobody_saw_to_before_the_end_of_the_process_is_told_of(
+    repository: Repository, work: str
+) -> None:
+    """The process was killed when the agent had ended, and its worktree was not looked at yet."""
+    written = [use("Write", "w1", file_path="new.txt", content="work\n")]
+    model = cast(
+        lead=[agent("You fix it", "c1", isolation="worktree", run_in_background=True), "hm", "end"],
+        You=[*written, "done"],
+    )
+    async with shoal.open(cwd=repository.top, model=model, skip_permissions=True) as session:
+        await all_turns(session)
+    path = _as_if_killed(session.id, work)
+    async with shoal.open(cwd=repository.top, model=model, skip_permissions=True, resume=session.id) as again:
+        await all_turns(again)
+        told = str(again.agent.conversation.messages)
+    assert "<status>completed</status>" in told
+    assert (f"<worktree><path>{path}</path>" in told) == bool(work)
+    assert path.exists() == bool(work)
+
+
+def _as_if_killed(session: str, work: str) -> Path:
+    home = Path(os.environ["SHOAL_HOME"])
+    (transcript,) = home.glob(f"projects/*/{session}.jsonl")
+    journal = home / "shoal/runs" / session / "journal.jsonl"
+    (record,) = home.glob("worktrees/*/agent-*.json")
+    lines = transcript.read_text().splitlines(keepends=True)
+    told = next(at for at, line in enumerate(lines) if '"delivered"' in line)
+    transcript.write_text("".join(lines[:told]))
+    events = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(line for line in events if '"type":"work_kept"' not in line))
+    facts = json.loads(record.read_text())
+    record.write_text(json.dumps({**facts, "state": "live"}))
+    path = Path(facts["path"])
+    if not work:
+        (path / "new.txt").unlink()
+    return path
 
 
 @pytest.fixture

@@ -149,6 +149,7 @@ async def test_a_session_nobody_knows_is_named(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.spec("RUN-01")
 async def test_an_interrupted_turn_ends_its_command_and_leaves_a_conversation_that_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -45,3 +45,22 @@ async def test_half_a_megabyte_over_three_messages_is_one_report_byte_for_byte(
     # The lead can read every byte by what it was told.
     assert any(digest in each for each in said)
     assert f"{len(whole):,} characters" in str(session.agent.conversation.messages)
+
+
+@pytest.mark.spec("USR-02")
+@pytest.mark.parametrize("background", [True, False])
+async def test_a_report_that_could_not_be_kept_whole_makes_no_agent_that_is_done(
+    tmp_path: Path, background: bool
+) -> None:
+    whole = "a line of the report\n" * 10_000
+    lead = [agent("child", "c1", run_in_background=background), lambda request: str(request.messages[-1])]
+    model = cast(lead=lead if not background else [lead[0], "wait", lead[1]], child=[whole])
+    async with opened(tmp_path, model) as session:
+        # In the place where whole reports are kept there is something else.
+        session.agent.surroundings.results.directory.write_text("")
+        told = await all_turns(session)
+    done = ends(session)["child"]
+    assert (done.status, done.text, done.result) == ("failed", "", "")
+    assert "results" in done.detail
+    assert "results" in told
+    assert "a line of the report" not in told

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from tests.chaos.tales import Tale, effect_faults, file_faults, tale_in
 from tests.chaos.team_mind import APART, PLANNER, TASKS, TEAM, WORKERS, blockers
 
 from shoal.app.record import AgentsRecord
 from shoal.core.bodies import IdleNotification
 from shoal.core.clock import SystemClock
+from shoal.core.errors import NoSuchInbox
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail
@@ -43,32 +43,16 @@ _STAYS = (
 _PASSING = (
     r"(teams|tasks)/crew/(inboxes/)?(\..+\.tmp\.[0-9a-f]{8}|[\w.-]+\.json\.lock)",
     r"worktrees/[^/]+/(\.shoal-[\d-]+\.tmp|\.agent-\w+\.index)",
-    r"shoal/leases/\.\w+",
+    r"shoal/leases/\.?\w+",
     r"worktrees/[^/]+/\.owners/.+",
+    r"shell-snapshots/snapshot-\w+-\d+-\w+\.sh(\.part)?",
 )
 """Of a writer that was killed: the next one takes it over, or removes it when it is old enough."""
 
 
-class Call(Struct, frozen=True):
-    tool: str
-    input: dict[str, Any]
-    result: str | None
-    """None where there is none."""
-    ok: bool
-
-
-class Tale(Struct, frozen=True):
-    """An agent's transcript."""
-
-    delivered: list[str]
-    calls: list[Call]
-    last_words: list[str]
-    """What it said without calling anything, each time."""
-    heard: list[str]
-
-
-async def faults_of_work(home: Path, session: str) -> list[str]:
+async def faults_of_work(place: Path, session: str) -> list[str]:
     """When all is done, and the members are still there."""
+    home = place / "home"
     tales = {name: _tale(home, session, name) for name in (LEAD, *WORKERS)}
     boxes = await _boxes(home, (LEAD, *WORKERS))
     return [
@@ -77,29 +61,37 @@ async def faults_of_work(home: Path, session: str) -> list[str]:
         *_mail_faults(tales, boxes),
         *_rest_faults(tales, boxes[LEAD]),
         *_plan_faults(tales[PLANNER]),
-        *_file_faults(home),
+        *effect_faults(place, [call for tale in tales.values() for call in tale.calls]),
+        *file_faults(home, (*_STAYS, *_PASSING), apart=f"agent-{APART}"),
     ]
 
 
-def faults_of_end(home: Path, session: str) -> list[str]:
+def faults_of_end(place: Path, session: str) -> list[str]:
     """When all members have ended, and there is another team of the same name."""
+    home = place / "home"
     tale = _tale(home, session, LEAD)
     ended = Counter(re.findall(r"teammate_terminated: task (\w+)@crew", "\n".join(tale.heard)))
     started: Counter[str] = Counter()
+    gone: Counter[str] = Counter()
     for recorded in read_journal(home / "shoal" / "runs" / session / "journal.jsonl"):
         match recorded.event:
             case AgentStarted(agent=agent, team=team) if team:
                 started[agent] += 1
-            case AgentEnded(agent=agent):
+            case AgentEnded(agent=agent, notice=notice):
                 started[agent] = 0
+                gone[agent.removesuffix(f"@{TEAM}")] += bool(notice)
             case _:
                 pass
     names = [each["name"] for each in _config(home)["members"]]
     return [
-        *(f"the lead heard {ended[name]} times that {name} ended" for name in WORKERS if ended[name] != 1),
+        *(
+            f"the lead heard {ended[name]} times that {name} ended, which did so {gone[name]} times"
+            for name in WORKERS
+            if ended[name] != gone[name] or not ended[name]
+        ),
         *(f"{agent} runs on for ever in the journal" for agent, count in started.items() if count),
         *([] if names == [LEAD, "ann"] else [f"the new team has {names}"]),
-        *_file_faults(home),
+        *file_faults(home, (*_STAYS, *_PASSING), apart=f"agent-{APART}"),
     ]
 
 
@@ -187,74 +179,21 @@ def _plan_faults(tale: Tale) -> Iterator[str]:
             yield "an approved plan was forgotten"
 
 
-def _file_faults(home: Path) -> Iterator[str]:
-    for path in sorted(home.rglob("*")):
-        inside = str(path.relative_to(home))
-        if path.is_dir() and path.suffix != ".lock":
-            continue
-        if not any(re.fullmatch(pattern, inside) for pattern in (*_STAYS, *_PASSING)):
-            yield f"left behind: {inside}"
-        if path.suffix == ".json" and f"agent-{APART}" not in inside:
-            try:
-                json.loads(path.read_bytes())
-            except ValueError:
-                yield f"half written: {inside}"
-
-
 async def _boxes(home: Path, names: Sequence[str]) -> dict[str, Sequence[Mail]]:
     record = AgentsRecord(home, clock=SystemClock(), ids=Ids())
     try:
         boxes = record.mailboxes(TeamName(TEAM))
-        return {name: await boxes.history(AgentName(name)) for name in names}
+        found: dict[str, Sequence[Mail]] = {}
+        for name in names:
+            try:
+                found[name] = await boxes.history(AgentName(name))
+            except NoSuchInbox:
+                found[name] = ()
+        return found
     finally:
         await record.aclose()
 
 
 def _tale(home: Path, session: str, name: str) -> Tale:
     (main,) = home.glob(f"projects/*/{session}.jsonl")
-    path = main if name == LEAD else main.with_suffix("") / f"subagents/agent-{name}@{TEAM}.jsonl"
-    uses: dict[str, tuple[str, dict[str, Any]]] = {}
-    results: dict[str, tuple[str, bool]] = {}
-    tale = Tale([], [], [], [])
-    for entry in _entries(path):
-        if entry.get("delivered"):
-            tale.delivered.append(entry["delivered"])
-        content = entry.get("message", {}).get("content", [])
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        for block in blocks:
-            if block["type"] == "tool_use":
-                uses[block["id"]] = (block["name"], block["input"])
-            elif block["type"] == "tool_result":
-                results[block["tool_use_id"]] = (str(block["content"]), not block.get("is_error"))
-        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
-        if entry.get("type") == "assistant" and not any(block["type"] == "tool_use" for block in blocks):
-            tale.last_words.append(text)
-        elif entry.get("type") == "user" and text:
-            tale.heard.append(text)
-    for ident, (tool, given) in uses.items():
-        result, ok = results.get(ident, (None, False))
-        tale.calls.append(Call(tool, given, result, ok))
-    return tale
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue  # a line whose writer was killed in the middle of it
-
-
-def processes_of(place: Path) -> list[int]:
-    """Those that run in this place, or were started for it; all but our own."""
-    found, mark = [], f"SHOAL_CHAOS={place}".encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-            continue
-        try:
-            ours = mark in (entry / "environ").read_bytes()
-            if ours or (entry / "cwd").readlink().is_relative_to(place):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+    return tale_in(main if name == LEAD else main.with_suffix("") / f"subagents/agent-{name}@{TEAM}.jsonl")

@@ -1,4 +1,4 @@
-"""A lead with a team, made to be killed and resumed; `python -m tests.chaos.team_lead` starts any number.
+"""A lead with its agents, made to be killed and resumed; `python -m tests.chaos.team_lead` starts any number.
 
 Each line on its input is a `Start`; it answers with the process id, and when that process has ended with how.
 The leads are copies of this process, which has loaded everything and has neither threads nor an event loop.
@@ -7,26 +7,31 @@ The leads are copies of this process, which has loaded everything and has neithe
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.chaos import team_mind
+from tests.chaos import agents_mind, team_mind
 
 import shoal
 from shoal.app import build, left_shells, outfitting, recovery, worktrees
 from shoal.backends import guardian, link, processes
+from shoal.core.events import Finished
 from shoal.models.scripted import ScriptedModel
 from shoal.stores.files import board, mailboxes, questions, renaming, rosters
 
+MINDS = {"team": team_mind.mind, "agents": agents_mind.mind}
 LOADED = (build, left_shells, outfitting, recovery, worktrees, guardian, link, processes, board, mailboxes)
 LOADED_TOO = (questions, rosters)
+_SUBREAPER = 36
 WRITES = ("write", "pwrite")
 CHANGES = (*WRITES, "ftruncate", "rename", "replace", "unlink", "link", "mkdir", "rmdir", "utime")
 
@@ -49,6 +54,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Where the mind of all is asked; without it a lead has its own, which no other process can have."""
     death: Death | None = None
     log: str = os.devnull
+    work: str = "team"
+    settings: dict[str, Any] = {}
+    python: str = ""
+    """The interpreter of its other processes, where it is not its own."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +69,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """Negative for a signal."""
 
 
+class Failed(Exception):
+    """A turn of the lead ended with an error, and so does its process."""
+
+
 async def lead(start: Start) -> None:
     known = any((Path(start.home) / "projects").glob(f"*/{start.session}.jsonl"))
     options: dict[str, Any] = {"resume": start.session} if known else {"session_id": start.session}
@@ -69,16 +82,18 @@ async def lead(start: Start) -> None:
         "worktree_guard": "weak",
         "teammate_mode": start.backend,
         "teammate_restarts": 100,
+        **start.settings,
     }
     settings = msgspec.json.encode({"shoal": own}).decode()
-    model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(team_mind.mind)
+    model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(MINDS[start.work])
     async with shoal.open(
         cwd=start.project, model=model, skip_permissions=True, settings=settings, **options
     ) as session:
         turn: shoal.Turn | None = session.run(start.prompt)
         while turn is not None:
-            async for _ in turn:
-                pass
+            async for event in turn:
+                if isinstance(event, Finished) and event.reason != "done":
+                    raise Failed(f"{event.reason}: {event.detail}")
             turn = await session.next_turn()
 
 
@@ -102,6 +117,8 @@ def die_at(death: Death) -> None:
 
 
 def serve() -> None:
+    # What a lead leaves behind comes to this process, where it can be seen.
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin.buffer:
         start = msgspec.json.decode(line, type=Start)
         pid = os.fork()
@@ -109,6 +126,9 @@ def serve() -> None:
             _become(start)
         _say(Started(pid=pid))
         _say(Ended(status=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 def _become(start: Start) -> None:
@@ -122,7 +142,9 @@ def _become(start: Start) -> None:
         os.environ["SHOAL_HOME"] = start.home
         os.environ |= {"ANTHROPIC_BASE_URL": start.provider, "ANTHROPIC_API_KEY": "key"}
         os.environ["TMPDIR"] = str(Path(start.home).parent / "tmp")
-        os.environ["SHOAL_CHAOS"] = str(Path(start.home).parent)
+        # The start-up files of whoever runs this may take longer than all the rest.
+        os.environ["HOME"] = str(Path(start.home).parent)
+        sys.executable = start.python or sys.executable
         if start.death is not None:
             die_at(start.death)
         asyncio.run(lead(start))

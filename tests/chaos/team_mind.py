@@ -25,6 +25,8 @@ _NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
 _LISTED = re.compile(r"^#(\d+) \w+(?: \([\w-]+\))?: (job \d+)", re.MULTILINE)
 _MADE = re.compile(r"Task (\d+) is on the board: (job \d+)")
 _TOLD = re.compile(r"Task #(\d+) is yours now")
+_LIFE = re.compile(r"^Begin\. (\d+)$", re.MULTILINE)
+_ENDED = re.compile(r"teammate_terminated: task (\w+)@crew")
 _PLAN = re.compile(r"may only read until its plan is approved.*?\"request_id\": \"([^\"]+)\"", re.DOTALL)
 _ASKED = re.compile(r"asks you to shut down.*?\"request_id\": \"([^\"]+)\"", re.DOTALL)
 
@@ -100,7 +102,13 @@ def mind(request: Request) -> Sayable:
     me, said = speaker(request), Said(request)
     if me == "team-lead":
         return _lead(said)
-    return _shut_down(said) or _planned(me, said) or _worked(me, said) or f"{me} rests {said.spoken}"
+    return _shut_down(said) or _planned(me, said) or _worked(me, said) or _rest(me, said)
+
+
+def _rest(me: str, said: Said) -> str:
+    """Other words each time; one that was started anew has another number."""
+    life = [number for _, number in said.heard(_LIFE)]
+    return f"{me} rests {said.spoken} in life {life[-1] if life else 0}"
 
 
 def _lead(said: Said) -> Sayable:
@@ -171,9 +179,9 @@ def _planned_work(said: Said) -> list[ToolUse]:
 
 
 def _spawned(said: Said) -> list[ToolUse]:
-    if _uncertain(said, "Agent", "ListAgents"):
-        return [said.use("ListAgents")]
     listed = said.last("ListAgents")
+    if _uncertain(said, "Agent", "ListAgents") or (listed and any(said.heard(_ENDED, listed.at))):
+        return [said.use("ListAgents")]
     assert listed is not None
     there = set(re.findall(r"^([\w-]+): teammate", listed.text, re.MULTILINE))
     there |= {each.call.input["name"] for each in said.of("Agent", listed.at) if each.ok}
@@ -186,7 +194,9 @@ def _spawn(said: Said, name: str) -> ToolUse:
         more["isolation"] = "worktree"
     if name == PLANNER:
         more["mode"] = "plan"
-    return said.use("Agent", description=f"{name} works", prompt=BEGIN, name=name, **more)
+    return said.use(
+        "Agent", description=f"{name} works", prompt=f"{BEGIN} {len(said.messages)}", name=name, **more
+    )
 
 
 def _finished(said: Said, since: int) -> Sayable:
@@ -199,10 +209,10 @@ def _finished(said: Said, since: int) -> Sayable:
 def _made_anew(said: Said, since: int) -> list[ToolUse]:
     if calls := _founded(said, since):
         return calls
-    if _uncertain(said, "Agent", "ListAgents", since):
-        return [said.use("ListAgents")]
     listed = said.last("ListAgents", since)
-    there = said.did("Agent", since) or (listed is not None and "ann: teammate" in listed.text)
+    if _uncertain(said, "Agent", "ListAgents", since) or (listed and any(said.heard(_ENDED, listed.at))):
+        return [said.use("ListAgents")]
+    there = listed is not None and ("ann: teammate" in listed.text or said.did("Agent", listed.at))
     return [] if there else [_spawn(said, "ann")]
 
 
@@ -261,7 +271,11 @@ def _steps(me: str, said: Said, since: int, number: str) -> list[ToolUse] | None
         to = "team-lead" if written else "*" if int(number) % 7 == 0 else peer
         return [said.write(to, f"task {number} by {me}")]
     if int(number) % 3 == 0 and not any(_about(each, number) for each in said.of("Bash", since)):
-        return [said.use("Bash", command=f"sleep 0.01; echo task {number}")]
+        return [
+            said.use(
+                "Bash", command=f"sleep 0.01; echo task {number} {me} {len(said.messages)} >> effects.txt"
+            )
+        ]
     if int(number) % 4 == 0 and not any(_about(each, number) for each in said.of("Write", since)):
         name = f"{me}-{len(said.messages)}.txt"
         return [said.use("Write", file_path=name, content=f"task {number}\n")]

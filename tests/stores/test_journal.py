@@ -212,6 +212,32 @@ def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path, cloc
     assert json.loads(path.read_bytes().splitlines()[-1])["text"] == "two"
 
 
+@pytest.mark.spec("USR-03")
+@pytest.mark.parametrize("later", [True, False])
+def test_an_end_that_did_not_fit_on_the_disk_is_written_when_there_is_room(path, clock, *, later):
+    journal = FileJournal(path, clock)
+    journal.append(noted("one"))
+    work = KeptWork(path="/there", branch="b")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
+        with pytest.raises(StoreError, match="File too large"):
+            journal.append(events.WorkKept(agent=AgentId("a1"), work=work))
+        with pytest.raises(StoreError, match="File too large"):
+            journal.append(noted("lost"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, previous)
+    if later:
+        journal.append(noted("two"))
+    journal.close()
+    first, *rest = [recorded.event for recorded in read_journal(path)]
+    assert first.text == "one"
+    assert rest[0] == events.WorkKept(agent=AgentId("a1"), work=work)
+    assert [event.text for event in rest[1:]] == (["two"] if later else [])
+
+
 MANY = """
 import sys
 from pathlib import Path

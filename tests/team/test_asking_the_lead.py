@@ -143,10 +143,12 @@ def plan(text: str) -> Any:
     return use("ExitPlanMode", f"plan-{text}", plan=text)
 
 
-@pytest.mark.spec("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "AGT-11", "USR-26")
-@pytest.mark.parametrize("approver", ["auto", "lead", "user"])
+@pytest.mark.spec("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "AGT-11", "USR-26", "SND-01")
+@pytest.mark.parametrize(
+    ("approver", "form"), [("auto", ""), ("lead", "newer"), ("lead", "older"), ("user", "")]
+)
 async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approved(
-    tmp_path: Path, approver: str
+    tmp_path: Path, approver: str, form: str
 ) -> None:
     said: list[str] = []
 
@@ -163,6 +165,9 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
     def answer(approve: bool) -> Any:
         def line(request: Request) -> Any:
             body = {"type": "plan_approval_response", "request_id": request_id(request), "approve": approve}
+            if form == "older":
+                said = {} if approve else {"content": "shorter"}
+                return use("SendMessage", recipient="ann", **body, **said)
             return use("SendMessage", to="ann", message=body | ({} if approve else {"feedback": "shorter"}))
 
         return line

@@ -95,6 +95,7 @@ async def test_it_works_reports_goes_idle_and_shuts_down_for_a_foreign_lead(
 ) -> None:
     parts = [
         use("TaskCreate", "c1", subject="Seen", description="By ann."),
+        use("TaskUpdate", "c2", taskId="1", status="completed"),  # else it would claim it itself at rest
         tell("team-lead", "All is well.", "report"),
         "Idle now.",
         tell("team-lead", "Woken.", "again"),
@@ -109,6 +110,10 @@ async def test_it_works_reports_goes_idle_and_shuts_down_for_a_foreign_lead(
             await heard(lambda mail: "idle_notification" in mail["text"])
             write("Are you there?")
             await heard(lambda mail: mail["text"] == "Woken.")
+            # Asked between its two last lines, it would say the next one and rest.
+            await heard(
+                lambda _: sum("idle_notification" in each["text"] for each in inbox(TEAM, "team-lead")) == 2
+            )
             body = {
                 "type": "shutdown_request",
                 "requestId": "shutdown-1@ann",

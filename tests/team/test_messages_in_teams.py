@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from cast import Gate, all_turns, use
-from shoal.core.events import ToolReturned
+from cast import Gate, all_turns, recorded, use
+from shoal.core.events import AgentStarted, ToolReturned
+from shoal.core.messages import result_text
 from shoal.core.requests import Request
 from troupe import (
+    approve_shutdown,
     config,
     home,
     inbox,
@@ -125,12 +127,13 @@ async def test_a_busy_member_hears_at_its_next_step_and_the_person_first(tmp_pat
     gate = Gate()
     said: list[str] = []
 
-    def after(request: Request) -> str:
+    def after(request: Request) -> Any:
         said.append(last_words(request))
-        return "heard"
+        return approve_shutdown(request)
 
+    ask = tell("ann", {"type": "shutdown_request", "reason": "from the lead, at the end"})
     model = troupe(
-        lead=[CREATE, member("ann"), use("Until"), member("bob"), tell("ann", "from the lead"), "end"],
+        lead=[CREATE, member("ann"), use("Until"), member("bob"), tell("ann", "from the lead"), ask, "end"],
         ann=[use("Gate"), after],
         bob=[tell("ann", "from a peer"), "bob ends"],
     )
@@ -139,12 +142,13 @@ async def test_a_busy_member_hears_at_its_next_step_and_the_person_first(tmp_pat
             async for _ in session.run("Begin."):
                 pass
             await session.send("ann", "from the person")
-            while session.parts.queue.size("ann@crew") < 3:
+            while session.parts.queue.size("ann@crew") < 4:
                 await asyncio.sleep(0)
             gate.opened.set()
             await all_turns(session, None)
     (text,) = said[:1]
-    places = [text.index(words) for words in ("from the person", "from the lead", "from a peer")]
+    order = ("from the person", "asks you to shut down", "\nfrom the lead\n", "from a peer")
+    places = [text.index(words) for words in order]
     assert places == sorted(places)
 
 
@@ -180,6 +184,25 @@ async def test_the_roster_is_flat_and_a_session_leads_one_team(tmp_path: Path) -
     assert "has no agents in the background" in everything
     assert "There is no tool named 'TeamCreate'" in everything
     assert names == ["team-lead", "ann"]
+
+
+@pytest.mark.spec("AGT-01", "AGT-03")
+async def test_a_call_that_names_the_team_starts_a_teammate_of_that_team_or_nobody(tmp_path: Path) -> None:
+    calls = [
+        member("ann", team_name="crew"),
+        member("bob", team_name="another"),
+        use("Agent", "nameless", description="d", prompt="Begin.", team_name="crew"),
+    ]
+    model = troupe(lead=[CREATE, calls, "wait", "end"], ann=["ready"])
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        told = {each.tool_use_id: each for each in results(session.agent.conversation.messages)}
+        names = [each["name"] for each in config("crew")["members"]]
+    assert "teammate_id: ann@crew" in result_text(told["spawn-ann"])
+    assert "You lead the team crew, not 'another'." in result_text(told["spawn-bob"])
+    assert "A teammate needs a name" in result_text(told["nameless"])
+    assert names == ["team-lead", "ann"]
+    assert [event.agent for event in recorded(session) if isinstance(event, AgentStarted)] == ["ann@crew"]
 
 
 @pytest.mark.spec("LIF-07", "USR-13")

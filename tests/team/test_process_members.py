@@ -14,7 +14,8 @@ import pytest
 
 import shoal
 from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, once, opened, provider, said_to
+from fleet import approve, asked_of, everything, once, opened, provider, request_id, said_to
+from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -118,6 +119,36 @@ async def test_a_plan_of_another_process_is_approved_by_the_person(
     assert isinstance(question, ApprovePlan)
     refused = asked_of(server, "ann")[1]
     assert "plan" in said_to(refused)
+    assert (tmp_path / "made.txt").read_text() == "planned"
+
+
+@pytest.mark.spec("PLN-02", "USR-26")
+async def test_a_plan_is_approved_though_the_clock_was_set_back_since_its_process_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(SystemClock):
+        """The lead began before the clock was set right: all that others write is older than that."""
+
+        def now(self) -> int:
+            return super().now() + 3_600_000
+
+    def answer(body: Body) -> Any:
+        answer = {"type": "plan_approval_response", "request_id": request_id(body), "approve": True}
+        return use("SendMessage", "a1", to="ann", message=answer)
+
+    plan = use("ExitPlanMode", "p1", plan="Write it.")
+    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="planned")
+    settings = json.dumps({"shoal": {"teammate_mode": "process", "plan_approver": "lead"}})
+    async with (
+        provider(
+            monkeypatch,
+            lead=[CREATE, member("ann", mode="plan"), "Wait.", answer, "Good."],
+            ann=[plan, wish, "Written."],
+        ),
+        opened(tmp_path, settings=settings, clock=Ahead()) as session,
+        asyncio.timeout(30),
+    ):
+        await all_turns(session, "Go.")
     assert (tmp_path / "made.txt").read_text() == "planned"
 
 
@@ -352,6 +383,8 @@ async def test_an_answer_for_the_session_holds_in_every_process(
         await turns_with(session, lambda _: Allowed(remember="session"))
         asked = [event for event in recorded(session) if isinstance(event, Asked)]
     assert len(asked) == 1
+    assert isinstance(asked[0].question, MayRun)
+    assert "git init" in asked[0].question.rule, "the person sees what that would allow"
     assert any(
         block.get("id") == "g2"
         for message in asked_of(server, "bob")[-1]["messages"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,40 @@ async def test_a_member_may_refuse_once_with_its_reason(tmp_path: Path) -> None:
     # The second time its word does not count, and the grace does.
     assert "asks for the second time" in seen[1]
     assert "did not answer the request to shut down within 0.3 s" in text
+    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+
+
+@pytest.mark.spec("SND-01", "LIF-03")
+@pytest.mark.parametrize("form", ["newer", "older"])
+async def test_a_shutdown_is_asked_for_refused_and_agreed_to_in_either_form_of_the_tool(
+    tmp_path: Path, form: str
+) -> None:
+    def said(to: str, kind: str, words: str, **more: Any) -> Any:
+        if form == "older":
+            return use("SendMessage", type=kind, recipient=to, content=words, **more)
+        return use("SendMessage", to=to, message={"type": kind, "reason": words, **more})
+
+    def answer(words: str, *, approve: bool) -> Any:
+        return lambda request: said(
+            "team-lead", "shutdown_response", words, request_id=request_id(request), approve=approve
+        )
+
+    asks = [said("ann", "shutdown_request", "we are done"), "asked", said("ann", "shutdown_request", "now")]
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait", *asks, "asked again", last_words],
+        ann=["ready", answer("I am not done", approve=False), "go on", answer("", approve=True)],
+    )
+    async with opened(tmp_path, model) as session:
+        text = await all_turns(session)
+        mail = [*inbox("crew", "ann"), *inbox("crew", "team-lead")]
+    bodies = [json.loads(each["text"]) for each in mail if each["text"].startswith("{")]
+    asked = [each for each in bodies if each["type"] == "shutdown_request"]
+    assert [each["reason"] for each in asked] == ["we are done", "now"]
+    (refused,) = [each for each in bodies if each["type"] == "shutdown_rejected"]
+    assert (refused["requestId"], refused["reason"]) == (asked[0]["requestId"], "I am not done")
+    (agreed,) = [each for each in bodies if each["type"] == "shutdown_approved"]
+    assert agreed["requestId"] == asked[1]["requestId"]
+    assert "it shut down as it was asked to" in text
     assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 
 

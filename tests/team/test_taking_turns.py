@@ -70,6 +70,40 @@ async def test_a_task_stays_free_until_somebody_may_work_on_it(tmp_path: Path) -
     assert state_of("1")[0] == "completed"
 
 
+@pytest.mark.spec("BOX-07", "TSK-07")
+async def test_who_waits_for_its_turn_with_a_task_in_sight_takes_what_was_written_to_it_first(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    heard: list[str] = []
+
+    def bob(request: Request) -> Any:
+        if not results(request.messages[-1:]):
+            heard.append(last_words(request))
+        return worker(request)
+
+    later = [member("ann"), use("Until"), TASK, tell("bob", "a word before the task"), "wait"]
+    model = troupe(
+        lead=[CREATE, member("bob"), "wait", "bob rests", *later, use("TaskStop", task_id="ann"), "end"],
+        ann=[use("Gate")],
+        bob=[bob],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until], settings=ONE) as session:
+        await all_turns(session)
+        async with asyncio.timeout(20):
+            async for _ in session.run("Go on."):
+                pass
+            await settle()
+            assert session.parts.queue.size("bob@crew") == 1
+            assert state_of("1") == ("pending", None)
+            # With ann the place is free that both of them wait for: bob and his task.
+            await all_turns(session, "Stop ann.")
+    _, word, task = heard
+    assert "a word before the task" in word
+    assert "Task #1" not in word
+    assert "Task #1 is yours now" in task
+
+
 @pytest.mark.spec("USR-01")
 async def test_who_was_written_to_works_when_the_other_rests_and_who_is_stopped_leaves_its_turn(
     tmp_path: Path,

@@ -28,7 +28,7 @@ ASK_TO_END = {"type": "shutdown_request", "reason": "all done"}
 
 
 @pytest.mark.spec(
-    "TEAM-01", "TEAM-03", "TEAM-05", "TEAM-07", "AGT-03", "BOX-02", "LIF-01", "LIF-03", "MSG-09"
+    "TEAM-01", "TEAM-03", "TEAM-05", "TEAM-07", "AGT-03", "BOX-02", "LIF-01", "LIF-03", "MSG-09", "TSK-07"
 )
 async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_deleted(tmp_path: Path) -> None:
     seen: dict[str, object] = {}
@@ -50,6 +50,10 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
         seen["task"] = last_words(request)
         return tell("ann", ASK_TO_END)
 
+    def ended(request: Request) -> object:
+        seen["config at the end"] = config("crew")
+        return use("TeamDelete")
+
     def first(request: Request) -> object:
         seen["prompt"] = request.messages[0].text
         seen["inbox"] = inbox("crew", "ann")
@@ -70,7 +74,7 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
             "a task is there",
             task_done,
             "ann is asked",
-            use("TeamDelete"),
+            ended,
             "the end",
         ],
         ann=[
@@ -101,10 +105,14 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
     assert "the first thing is done" in str(seen["report"])
     assert "the other is done" in str(seen["report again"])
     assert 'teammate_id="task-list"' in str(seen["claimed"])
-    assert "the third thing" in str(seen["claimed"])
+    assert "Task #1 is yours now: third\n\nthe third thing" in str(seen["claimed"])
+    assert "then go on with the open tasks" in str(seen["claimed"])
     assert "Task #1 is completed." in str(seen["task"])
     assert "3rd" in str(seen["task"])
     assert "teammate_terminated: task ann@crew" in everything
+    left = seen["config at the end"]
+    assert isinstance(left, dict)
+    assert [each["name"] for each in left["members"]] == ["team-lead"]
     assert not (home() / "teams" / "crew").exists()
     assert not (home() / "tasks" / "crew").exists()
     assert said[-1] == "The team crew is deleted."

@@ -58,8 +58,14 @@ async def test_a_member_hears_that_a_task_was_given_to_it(tmp_path: Path) -> Non
     assert envelope["from"] == "team-lead"
     assert "summary" not in envelope
     assert "color" not in envelope
-    body = json.loads(envelope["text"])
-    assert (body["type"], body["taskId"], body["assignedBy"]) == ("task_assignment", "1", "team-lead")
+    assert json.loads(envelope["text"]) == {
+        "type": "task_assignment",
+        "taskId": "1",
+        "subject": "paint it",
+        "description": "all of it",
+        "assignedBy": "team-lead",
+        "timestamp": envelope["timestamp"],
+    }
     assert "Task #1 is yours now: paint it\n\nall of it" in heard[0]
     assert (done["status"], done["owner"]) == ("completed", "ann")
 
@@ -137,7 +143,7 @@ async def test_what_is_made_is_told_to_programs_as_it_stands_in_the_files(tmp_pa
     assert spawned["teammate_id"] == f"{spawned['name']}@crew"
 
 
-@pytest.mark.spec("AGT-11", "AGT-07")
+@pytest.mark.spec("AGT-11", "AGT-07", "AGT-01")
 @pytest.mark.parametrize(
     ("lead", "wish", "mode"),
     [

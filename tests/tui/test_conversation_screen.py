@@ -99,6 +99,32 @@ async def test_words_are_on_the_screen_while_the_rest_is_still_being_said(tmp_pa
         await at.rests()
 
 
+async def test_the_answer_after_an_interrupted_one_stands_below_its_own_prompt(tmp_path: Path) -> None:
+    clock = FakeClock()
+    model = ScriptedModel([" ".join(["early"] * 40), "late words"], clock=clock, pace=1.0)
+    async with sitting(tmp_path, model, size=(80, 40)) as at:
+        await at.say("first")
+        while "early early" not in at.text:
+            await clock.advance(1)
+            await at.pilot.pause(0.02)
+        for number in range(5):
+            await at.say(f"meanwhile {number}")
+            await at.shows(f"running calls: meanwhile {number}")
+        await clock.advance(2)
+        await at.press("escape")
+        await at.shows("interrupted")
+        await at.until(lambda: at.app.composer.text, "what was not heard")
+        await at.press("ctrl+c")
+        await at.say("second")
+        while "late words" not in at.text:
+            await clock.advance(1)
+            await at.pilot.pause(0.02)
+        before, _, after = at.text.partition("› second")
+        assert "early early" in before
+        assert "early" not in after
+        assert "late words" in after
+
+
 async def test_a_resumed_session_shows_what_was_said_before(tmp_path: Path, project: Path) -> None:
     async with sitting(tmp_path, greeting(project)) as at:
         await at.say("let greet return its words")

@@ -144,3 +144,19 @@ def _hues(painted: str) -> set[str]:
     for kind, *parts in re.findall(r"\x1b\[(?:[\d;]*;)?([34]8;2);(\d+);(\d+);(\d+)", painted):
         found |= {f"{kind};{parts}"} if len(set(parts)) > 1 else set()
     return found
+
+
+async def test_alt_enter_makes_a_line_and_the_doctor_is_at_hand(tmux: TmuxServer, tmp_path: Path) -> None:
+    person = Person(tmux, tmp_path, {"text": "heard it"})
+    await person.sees("/help lists the commands")
+    person.type("one")
+    await person.sees("│ one")
+    person.press("M-Enter")
+    person.type("two")
+    await person.sees("│ two")
+    person.press("Enter")
+    await person.sees("› one", "heard it")
+
+    person.type("/doctor")
+    person.press("Enter")
+    await person.sees("encoding")

@@ -141,3 +141,43 @@ async def test_what_was_said_too_late_for_a_session_is_there_for_the_next(tmp_pa
         await at.until(lambda: at.seat.outcome == "cleared" and not at.seat.open, "the end of the session")
         # Between two sessions a line waits for the next; one that a session took and did not say comes back.
         assert at.app.composer.text == "later" or at.app.is_holding("later")
+
+
+async def test_control_c_after_an_interrupt_clears_what_came_back_and_ends_nothing(tmp_path: Path) -> None:
+    gate = Gate()
+    model = ScriptedModel([[use("Gate", "g")], "on"])
+    async with sitting(tmp_path, model, tools=[gate.tool], skip_permissions=True) as at:
+        await at.say("go")
+        await gate.wait()
+        await at.say("and mind the paint")
+        await at.type("half")
+        await at.press("ctrl+c")
+        assert at.app.composer.text == ""
+        assert at.seat.busy, "with something in the line, only that goes"
+        await at.press("ctrl+c")
+        await at.shows("interrupted")
+        await at.until(lambda: at.app.composer.text == "and mind the paint", "the line offered again")
+        await at.press("ctrl+c")
+        assert at.app.composer.text == ""
+        assert at.seat.outcome is None
+
+
+async def test_help_names_the_keys_of_this_screen(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"]), size=(110, 60)) as at:
+        await at.say("/help")
+        await at.shows("F2 agents · Ctrl-T tasks", "Shift-Tab is the next permission mode")
+        await at.say("/compact")
+        await at.shows("Nothing was said yet")
+
+
+async def test_a_question_that_the_person_interrupts_is_not_answered_from_elsewhere(tmp_path: Path) -> None:
+    model = ScriptedModel([[use("Bash", "b", command="touch made")], "made it"])
+    async with sitting(tmp_path, model, mode="default") as at:
+        await at.say("make it")
+        await at.until(lambda: isinstance(at.app.screen, AnswerScreen), "the question")
+        screen = at.app.screen
+        assert isinstance(screen, AnswerScreen)
+        await screen.ready.wait()
+        await at.press("ctrl+c")
+        await at.shows("lead waits no longer", "interrupted")
+        assert "elsewhere" not in at.text

@@ -13,7 +13,7 @@ from cast import agent
 from shoal.core.messages import ToolUse
 from shoal.core.requests import Hear, Reply, Request, TextDelta
 from shoal.models.scripted import ScriptedModel
-from shoal.surfaces.tui.conversation import MOUNTED, STEP
+from shoal.surfaces.tui import conversation
 from tui_rig import sitting
 
 AGENTS = 50
@@ -77,25 +77,50 @@ async def test_one_types_while_fifty_agents_stream(tmp_path: Path) -> None:
 
 
 async def test_a_long_conversation_keeps_few_blocks_on_the_screen_and_the_rest_at_hand(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = MOUNTED + STEP
+    mounted, step = 30, 12
+    monkeypatch.setattr(conversation, "MOUNTED", mounted)
+    monkeypatch.setattr(conversation, "STEP", step)
+    turns = mounted + step
     async with sitting(tmp_path, ScriptedModel([f"answer {number}" for number in range(turns)])) as at:
         for number in range(turns):
             async for _ in at.session.run(f"prompt {number}"):
                 pass
         await at.shows(f"answer {turns - 1}")
-        assert len(at.app.view.children) <= MOUNTED + STEP + 1
+        assert len(at.app.view.children) <= mounted + step + 1
         await at.press("f6", "home")
         await at.shows("▴ earlier")
-        mounted = len(at.app.view.children)
+        before = len(at.app.view.children)
         await at.press("home")
-        await at.until(lambda: len(at.app.view.children) > mounted, "earlier blocks")
+        await at.until(lambda: len(at.app.view.children) > before, "earlier blocks")
         session = at.session.id
     async with sitting(tmp_path, ScriptedModel(["more"]), resume=str(session)) as at:
-        assert len(at.app.view.children) <= MOUNTED + 1
+        assert len(at.app.view.children) <= mounted + 1
         await at.shows(f"answer {turns - 1}")
         await at.press("f6")
         for _ in range(12):
             await at.press("home")
         await at.shows("› prompt 0")
+
+
+async def test_the_newest_stays_in_sight_unless_one_has_scrolled_up(
+    tmp_path: Path,
+) -> None:
+    words = "\n\n".join(f"line {number}" for number in range(60))
+    async with sitting(tmp_path, ScriptedModel([words, "second answer", "third answer"])) as at:
+        await at.say("talk")
+        await at.shows("line 59")
+        await at.rests()
+        await at.press("pageup")
+        await at.until(lambda: not at.app.view.follows, "a look back")
+        async for _ in at.session.run("more"):
+            pass
+        await at.drawn()
+        assert "second answer" not in at.text, "what comes does not take the place one reads away"
+        for _ in range(4):
+            await at.press("pagedown")
+        await at.shows("second answer")
+        async for _ in at.session.run("and more"):
+            pass
+        await at.shows("third answer")

@@ -356,6 +356,25 @@ async def test_only_the_worktrees_of_dead_owners_are_reaped(repository: Reposito
     assert await repository.worktrees().reap() == []
 
 
+@pytest.mark.spec("USR-06", "USR-12")
+async def test_only_what_a_dead_owner_left_in_the_place_is_seen_to(
+    repository: Repository,
+) -> None:
+    living, dead = repository.worktrees(), repository.worktrees()
+    alive = await repository.made("a1", by=living)
+    idle = await repository.made("b1", by=dead)
+    busy = await repository.made("c1", by=dead)
+    (busy.path / "new.txt").write_text("work\n")
+    dead.close()
+    assert await repository.worktrees().settle(alive.path) is None
+    assert await repository.worktrees().settle(idle.path / "inside") == Removed(name=idle.name)
+    assert await repository.worktrees().settle(idle.path) is None
+    kept = await repository.worktrees().settle(busy.path)
+    assert isinstance(kept, Kept)
+    assert git(repository.top, "show", f"{kept.ref}:new.txt") == "work"
+    assert (alive.path / "notes.txt").exists()
+
+
 async def test_what_git_has_forgotten_is_still_kept(repository: Repository) -> None:
     dead = repository.worktrees()
     worktree = await repository.made(by=dead)

@@ -111,6 +111,9 @@ class AgentFiles:
             facts, loaded = recall(path, agent)
         except StoreError as error:
             raise AgentRefused(str(error)) from error
+        if newcomer.seat is None and loaded.last in (None, facts.fork_of or None):
+            # It was ended before its prompt was written down, and nobody else has that.
+            raise AgentRefused(_stranger(agent))
         transcript = self.transcript(newcomer, facts)
         if facts.after and loaded.last == facts.after:
             # All that is there was said by one that had its name before.

@@ -88,6 +88,7 @@ class Parts(Struct, kw_only=True):
     permissions: RulePermissions
     desk: FileDesk
     queue: Queue
+    housing: Housing
     crew: AgentCrew
     teams: SessionTeams | Outpost
     shells: Shells
@@ -187,7 +188,11 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         window=model.card.window,
         note=session.note,
     )
-    purse, bounds = _purse(options, settings, model, record, session), bounds_of(options, settings.own)
+    purse, bounds, housing = (
+        _purse(options, settings, model, record, session),
+        bounds_of(options, settings.own),
+        _housing(options, settings, record, reach.workspace, session, leave),
+    )
     crew, teams = make_crew(
         Ground(
             options=options,
@@ -203,7 +208,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
             tell=session.tell,
             emit=session.emit,
             between=between,
-            housing=_housing(options, settings, record, reach.workspace, session, leave),
+            housing=housing,
             hooks=hooks,
             plans=plans,
             coordinator=coordinator,
@@ -271,6 +276,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
         permissions=reach.permissions,
         desk=reach.desk,
         queue=queue,
+        housing=housing,
         crew=crew,
         teams=teams,
         shells=reach.shells,

@@ -26,6 +26,8 @@ PROGRAMS = (
     ("bwrap", "bubblewrap", "shell commands in a sandbox"),
 )
 EXTRAS = (
+    ("tui", "textual", "the full screen"),
+    ("web", "starlette", "the web view"),
     ("pdf", "pypdf", "the text of PDF files"),
     ("mcp", "mcp", "MCP servers"),
     ("otel", "opentelemetry.exporter.otlp.proto.http", "telemetry"),
@@ -184,11 +186,13 @@ def terminal(env: Mapping[str, str]) -> Iterator[Fact]:
         value=f"{kind or 'TERM is not set'}, {size.columns}×{size.lines}, {colours}",
         advice="Set TERM to what your terminal is, such as xterm-256color." if dumb else "",
     )
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    # On the full screen another object stands in for standard output.
+    named = getattr(sys.stdout, "encoding", None) or getattr(sys.__stdout__, "encoding", None) or ""
+    encoding = named.lower().replace("-", "")
     yield Fact(
         area="terminal",
         name="encoding",
         state="ok" if encoding == "utf8" else "warn",
-        value=sys.stdout.encoding or "not known",
+        value=named or "not known",
         advice="" if encoding == "utf8" else "Use a UTF-8 locale, such as LANG=C.UTF-8.",
     )

@@ -143,6 +143,15 @@ class Housing:
             commits=self._commits(newcomer, workspace.root, worktree.record.base or None),
         )
 
+    async def settled(self, root: Path, place: Path) -> KeptWork | None:
+        """The work of an agent whose process ended before it could be seen to."""
+        try:
+            done = await self._of(root).settle(place)
+        except (WorktreeError, OSError) as error:
+            self._note(f"The worktree {shown(place)} is kept as it is: {error}")
+            return KeptWork(path=str(place), branch="")
+        return _kept_work(done) if isinstance(done, Kept) else None
+
     def close(self) -> None:
         for worktrees in self._worktrees.values():
             worktrees.close()
@@ -207,14 +216,13 @@ class Housing:
 
         try:
             done = await worktrees.finish(worktree)
-        except WorktreeError as error:
+        except (WorktreeError, OSError) as error:
             self._note(f"The worktree {shown(worktree.path)} is kept as it is: {error}")
             return KeptWork(path=str(worktree.path), branch=worktree.record.branch)
         if not isinstance(done, Kept):
             await tell_removed(newcomer, worktree.name, worktree.path)
             return None
-        commits = 0 if done.work is None else done.work.commits
-        return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)
+        return _kept_work(done)
 
     def _changed(self, newcomer: Newcomer, root: Path) -> Callable[[int, Path], None]:
         agent: AgentId = newcomer.agent
@@ -251,3 +259,8 @@ class Housing:
             return tuple(said.text.splitlines())
 
         return commits
+
+
+def _kept_work(done: Kept) -> KeptWork:
+    commits = 0 if done.work is None else done.work.commits
+    return KeptWork(path=str(done.path), branch=done.branch, ref=done.ref or "", commits=commits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.app.left_schedules import LeftSchedules
 from shoal.app.left_shells import LeftShells
-from shoal.core.agents import Completion, Evidence
+from shoal.core.agents import Completion, Evidence, KeptWork
 from shoal.core.arrivals import Item
 from shoal.core.budget import Purse
 from shoal.core.errors import NoSuchSession, StoreError
@@ -59,6 +60,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """How many were ever started."""
     cut_off: tuple[Completion, ...]
     """Of those that were at work; not in the journal yet."""
+    unkept: tuple[tuple[Completion, Path], ...] = ()
+    """Of those that ended, while nobody has seen yet to the worktrees they worked in."""
     delivered: frozenset[str] = frozenset()
     """What the lead has got."""
     shells: tuple[ShellEnded, ...] = ()
@@ -70,6 +73,14 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """Teammates of whose end nothing was told. Whether they still are teammates, their roster tells."""
     resting: frozenset[AgentId] = frozenset()
     """Those that ended with an earlier process, and go on with this one."""
+
+    def tell_of(self, work: KeptWork, completion: Completion) -> None:
+        """Whoever is still to be told of the end hears where the work is, too."""
+        completion = replace(completion, worktree=work)
+        waiting = self.pending.get(completion.report_to, [])
+        for at, item in enumerate(waiting):
+            if item.id == completion.id:
+                waiting[at] = replace(notification(completion), instead_of=item.instead_of)
 
     def count_on(self, purse: Purse, shells: Shells) -> None:
         """Let agents and commands be counted on from there."""
@@ -111,6 +122,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         completions=(*completions, *cut_off),
         agents=reading.started,
         cut_off=cut_off,
+        unkept=tuple(reading.unkept()),
         delivered=told.delivered,
         shells=lost_shells,
         last_shell=reading.shells.last,
@@ -132,6 +144,7 @@ class _Reading:
         self.shells = LeftShells()
         self.schedules = LeftSchedules()
         self._last: dict[AgentId, str] = {}
+        self._worktrees: dict[AgentId, Path] = {}
         self._notified: dict[str, str] = {}
         self._calls: dict[AgentId, int] = {}
         self._files: dict[AgentId, dict[str, None]] = {}
@@ -151,6 +164,8 @@ class _Reading:
             case AgentStarted(agent=agent, resumed=resumed):
                 self.started += not resumed
                 self.at_work[agent] = event
+                if event.isolation:
+                    self._worktrees[agent] = Path(event.cwd)
                 for seen in (self._calls, self._files, self._usage):
                     seen.pop(agent, None)
             case AgentEnded(agent=agent, completion=completion, notice=notice) if agent in self._teammates:
@@ -160,6 +175,7 @@ class _Reading:
                 self.completions[completion.id] = completion
                 self._last[completion.agent] = completion.id
             case WorkKept(agent=agent, work=work) if agent in self._last:
+                self._worktrees.pop(agent, None)
                 last = self._last[agent]
                 self.completions[last] = replace(self.completions[last], worktree=work)
             case Notified(completion=completion_id, call=call):
@@ -186,6 +202,12 @@ class _Reading:
         else:
             self.resting.add(agent)
 
+    def unkept(self) -> Iterator[tuple[Completion, Path]]:
+        """A worktree without changes is gone after a clean end, and nothing is told of it."""
+        for agent, place in self._worktrees.items():
+            if agent not in self.at_work and agent in self._last and place.is_dir():
+                yield self.completions[self._last[agent]], place
+
     def knows(self, ended: ShellEnded, told: Told) -> bool:
         """Whether the agent of a command was told that it ended."""
         if ended.agent != LEAD:
@@ -205,8 +227,9 @@ class _Reading:
     def cut_off(self, started: AgentStarted, places: Places, ids: Ids) -> Completion:
         agent, identity = started.agent, ids.short()
         try:
-            said = last_words(read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages)
-            why = CUT_OFF
+            messages = read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages
+            # A transcript is made before its first line is written.
+            said, why = last_words(messages), CUT_OFF if messages else CUT_OFF_AT_START
         except NoSuchSession:
             said, why = "", CUT_OFF_AT_START
         except StoreError:

@@ -38,6 +38,7 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
     Withdrawn,
+    WorkKept,
 )
 from shoal.core.groups import leave, until_one
 from shoal.core.identity import assume
@@ -328,6 +329,11 @@ class Session(Voice):
         if parts.left_over is not None:
             for completion in parts.left_over.cut_off:
                 self.emit(AgentEnded(agent=completion.agent, completion=completion))
+            for completion, place in parts.left_over.unkept:
+                work = await parts.housing.settled(parts.workspace.root, place)
+                if work is not None:
+                    parts.left_over.tell_of(work, completion)
+                    self.emit(WorkKept(agent=completion.agent, work=work))
             for ended in parts.left_over.shells:
                 self.emit(ended)
             parts.crew.recover(parts.left_over.pending, parts.left_over.completions)

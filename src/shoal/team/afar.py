@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.backends import Berth, Line
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
-from shoal.core.clock import iso
-from shoal.core.errors import AgentRefused, ProcessError, ShoalError
+from shoal.core.errors import AgentRefused, ProcessError, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentStarted, Journaled
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.names import AgentName, TeamName
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.teams import MemberState, Teammate
@@ -48,7 +47,9 @@ class Afar:
         berth: Berth,
         ready: words.Ready,
         early: Sequence[words.Up] = (),
+        before: Collection[str] = (),
     ) -> None:
+        """`before` is the mail that the lead had of it when its process was started."""
         self._on = on
         self._entered = entered
         self._berth = berth
@@ -67,8 +68,7 @@ class Afar:
         self.changed: Callable[[], None] = lambda: None
         self.lost: Callable[[], Awaitable[None]] = _nothing
         """Called at once when its line ends without a last word, before its process is cleared away."""
-        self.since = iso(on.clock.now())
-        """What it asked by mail before this, another process of it asked."""
+        self._before = before
         self.died = ""
         """How its process ended without being told to, if so."""
         self._purse = PurseWindow(on.purse, self._send)
@@ -84,8 +84,9 @@ class Afar:
     @classmethod
     async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
         """Once its process is ready to work. Raises `AgentRefused` where it says or shows that it cannot."""
+        before = await _unread(on, entered)
         if berth.line is None:
-            return cls(on, entered, berth, _foreign(entered, order))
+            return cls(on, entered, berth, _foreign(entered, order), before=before)
         early: list[words.Up] = []
         try:
             async with on.clock.deadline(STARTING):
@@ -97,7 +98,7 @@ class Afar:
             await _give_up(berth)
             raise
         if isinstance(ready, words.Ready):
-            return cls(on, entered, berth, ready, early)
+            return cls(on, entered, berth, ready, early, before)
         await _give_up(berth)
         if ready is not None:
             raise AgentRefused(ready.why)
@@ -153,9 +154,10 @@ class Afar:
         finally:
             self._pongs.pop(number, None)
 
-    def waits_for(self, request: str, asked: str) -> bool:
-        # What another process of it asked before this one was there, nobody waits for.
-        return asked >= self.since
+    def waits_for(self, request: str, mail: str) -> bool:
+        # What another process of it asked before this one was there, nobody waits for. That mail was there
+        # already tells so; its time does not, where somebody sets the clock.
+        return mail not in self._before
 
     def teammate(self) -> Teammate:
         return Teammate(
@@ -360,3 +362,13 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
         ),
         prompt=entered.prompt or "",
     )
+
+
+async def _unread(on: Footing, entered: Entered) -> frozenset[str]:
+    """What the lead has of it and has not read yet."""
+    team = TeamName(entered.agent_id.rpartition("@")[2])
+    try:
+        mails = await on.record.mailboxes(team).take(LEAD_NAME)
+    except (RecordError, StoreError):
+        return frozenset()
+    return frozenset(mail.id for mail in mails if mail.sender == entered.name)

@@ -21,6 +21,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.permissions import for_session
 from shoal.core.questions import Answer, Approved, ApprovePlan, Denied, MayRun
 from shoal.team.authenticity import Received
 from shoal.team.footing import Footing
@@ -33,8 +34,8 @@ from shoal.tools.plan import digest_of
 class Company(Protocol):
     """What the lead's mail needs to know of the team."""
 
-    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
-        """Whether the member still waits for the answer to what it asked then."""
+    def waits_for(self, name: AgentName, request: str, mail: str) -> bool:
+        """Whether the member still waits for the answer to what it asked by this mail."""
         ...
 
     def agent_of(self, name: AgentName) -> AgentId: ...
@@ -80,9 +81,7 @@ class LeadMail:
                 self._idle(mail, body)
             case PermissionRequest() if self._is_waited_for(mail, body):
                 self._ask(mail, body)
-            case PlanApprovalRequest() if self._company.waits_for(
-                mail.sender, body.request_id, mail.timestamp
-            ):
+            case PlanApprovalRequest() if self._is_waited_for(mail, body):
                 if self._on.approver() == "lead":
                     self._wake(shown(mail, body).item(mail.id, self._on.leader))
                 else:
@@ -104,7 +103,7 @@ class LeadMail:
         return False
 
     def _is_waited_for(self, mail: Mail, body: PermissionRequest | PlanApprovalRequest) -> bool:
-        return self._company.waits_for(mail.sender, body.request_id, mail.timestamp)
+        return self._company.waits_for(mail.sender, body.request_id, mail.id)
 
     def release(self) -> bool:
         """Give the lead what was held; whether there was anything."""
@@ -170,6 +169,7 @@ class LeadMail:
         self._company.settled(mail.id)
 
     async def _permission(self, body: PermissionRequest) -> PermissionResponse:
+        suggested = suggestions_of(body.permission_suggestions)
         question = MayRun(
             id=self._on.ids.short(),
             agent=self._company.agent_of(body.agent_id),
@@ -177,7 +177,8 @@ class LeadMail:
             tool=body.tool_name,
             input=body.input,
             reason=body.description,
-            suggestions=suggestions_of(body.permission_suggestions),
+            rule=for_session(suggested),
+            suggestions=suggested,
         )
         return permission_answer(body, await self._on.desk.ask(question))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import suppress
 from functools import partial
 
@@ -102,10 +102,11 @@ class LedTeam(Departures):
         member, entered = await self._joiner.join_elsewhere(order, place, call)
         return self._heard(member, counted), entered, ()
 
-    async def take_up(self, team: Team) -> list[Lost]:
+    async def take_up(self, team: Team, tell: Callable[[Lost], None]) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on.
 
-        Those that could not be taken up, and are out of the team.
+        Of those that cannot be taken up it is told before they are out of the team: where that cannot be
+        written down, they stay for the next time.
         """
         # Before anybody looks for a free task: what was claimed stays with who claimed it.
         ours = [entered for entered in team.members if entered.agent_type != GUEST]
@@ -117,7 +118,11 @@ class LedTeam(Departures):
                 for entered in ours
                 if entered.name != LEAD_NAME
             ]
-        return [lost for task in taken if (lost := task.result()) is not None]
+        for lost in filter(None, (task.result() for task in taken)):
+            tell(lost)
+            if lost.out:
+                await self._board.release_all(AgentName(lost.name))
+                await self._on.record.rosters.leave(self.name, AgentName(lost.name))
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
         counted: Started | None = None
@@ -127,9 +132,8 @@ class LedTeam(Departures):
         except AgentRefused as refusal:
             if counted is not None:
                 self._on.purse.ended(counted)
-            await self._board.release_all(entered.name)
-            await self._on.record.rosters.leave(self.name, entered.name)
-            return self._without(entered, f"it could not be taken up, and is out of the team: {refusal}")
+            why = f"it could not be taken up, and is out of the team: {refusal}"
+            return self._without(entered, why, out=True)
         except ShoalError as error:
             # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
             if counted is not None:
@@ -143,10 +147,10 @@ class LedTeam(Departures):
             self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
         return None
 
-    def _without(self, entered: Entered, why: str) -> Lost:
+    def _without(self, entered: Entered, why: str, *, out: bool = False) -> Lost:
         self._on.note(f"The teammate {entered.name} is not here: {why}")
         agent = AgentId(entered.agent_id)
-        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why)
+        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why, out=out)
 
     async def _taken_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
@@ -264,9 +268,9 @@ class LedTeam(Departures):
 
     # What its mail needs to know
 
-    def waits_for(self, name: AgentName, request: str, asked: str) -> bool:
+    def waits_for(self, name: AgentName, request: str, mail: str = "") -> bool:
         post = self._posts.get(name)
-        return post is None or post.member.waits_for(request, asked)
+        return post is None or post.member.waits_for(request, mail)
 
     def is_idle(self, name: AgentName) -> None:
         post = self._posts.get(name)

@@ -16,6 +16,7 @@ from shoal.core.errors import LockUnavailable, NoSuchInbox, NoSuchTeam, RecordEr
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName
 from shoal.core.record import Mailboxes
+from shoal.core.seen import Seen
 
 Bring: TypeAlias = Callable[[Mail], Awaitable[bool]]
 """Whether it is settled with that; else `settled` is called when it is."""
@@ -31,7 +32,7 @@ class Mailroom:
         self._report = report
         self._open: dict[AgentName, set[str]] = {}
         """What was brought and is not marked yet."""
-        self._marked: dict[AgentName, set[str]] = {}
+        self._marked: dict[AgentName, Seen] = {}
         """What was ever consumed of an inbox, also by an earlier owner of the name."""
         self._due: dict[AgentName, set[str]] = {}
         self._news = asyncio.Event()
@@ -44,7 +45,7 @@ class Mailroom:
                 try:
                     if owner not in self._marked:
                         history = await self._boxes.history(owner)
-                        self._marked[owner] = {mail.id for mail in history if mail.read}
+                        self._marked[owner] = Seen(mail.id for mail in history if mail.read)
                     await self._boxes.wait(owner, beyond=brought)
                     for mail in await self._boxes.take(owner, limit=_BATCH + len(brought)):
                         if mail.id in brought:
@@ -101,7 +102,8 @@ class Mailroom:
                 continue
             else:
                 self._open.get(owner, set()).difference_update(ids)
-                self._marked.get(owner, set()).update(ids)
+                if (marked := self._marked.get(owner)) is not None:
+                    marked.update(ids)
         return done
 
     def _came_again(self, mail: Mail, owner: AgentName) -> bool:

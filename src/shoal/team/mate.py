@@ -48,8 +48,8 @@ class Mate(Protocol):
 
     def teammate(self) -> Teammate: ...
 
-    def waits_for(self, request: str, asked: str) -> bool:
-        """Whether it may still wait for the answer to what it asked by mail at that time."""
+    def waits_for(self, request: str, mail: str) -> bool:
+        """Whether it may still wait for the answer to what it asked by this mail, if it is known by which."""
         ...
 
     async def live(self) -> Ending:

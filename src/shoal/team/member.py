@@ -105,7 +105,7 @@ class Member:
         # The mailroom knows whether there is mail that was not brought to it.
         return True
 
-    def waits_for(self, request: str, asked: str) -> bool:
+    def waits_for(self, request: str, mail: str) -> bool:
         return self.desk.waits_for(request)
 
     async def finish(self) -> KeptWork | None:

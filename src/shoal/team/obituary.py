@@ -66,6 +66,8 @@ class Lost(Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     why: str
+    out: bool = False
+    """Whether it is to go from the roster, which still has it."""
     description: str = ""
     call: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container
 from functools import partial
 from types import TracebackType
 
@@ -172,31 +172,35 @@ class SessionTeams:
         their process. Of others, which had not started yet, the lead does not know.
         """
         rosters = self._on.record.rosters
-        lost: list[Lost] = []
         there: set[AgentId] = set()
+        known = {*resting, *(started.agent for started in serving)}
+
+        def tell(lost: Lost) -> None:
+            if lost.agent in known:
+                ended = lost.ended(self._on.ids.short(), self._on.leader)
+                self._on.emit(ended)
+                self._on.queue.put(obituary(self._on.leader, ended.completion.id, ended.notice))
+
         for name in await rosters.list():
             team = await rosters.read(name)
             own = team is not None and team.lead_agent_id == agent_id(LEAD_NAME, team.name)
             if team is not None and own and team.lead_session_id == session:
                 there = {AgentId(entered.agent_id) for entered in team.members}
-                known = {*resting, *(started.agent for started in serving)}
-                lost = [each for each in await self.take_up(team, delivered) if each.agent in known]
+                await self.take_up(team, delivered, tell)
                 break
-        me = self._on.leader
-        lost += [Lost.untold(each) for each in serving if each.parent == me and each.agent not in there]
-        for each in lost:
-            ended = each.ended(self._on.ids.short(), me)
-            self._on.emit(ended)
-            self._on.queue.put(obituary(me, ended.completion.id, ended.notice))
+        for each in serving:
+            if each.parent == self._on.leader and each.agent not in there:
+                tell(Lost.untold(each))
         return None if self._led is None else self._led.name
 
-    async def take_up(self, team: Team, delivered: Container[str]) -> list[Lost]:
-        """Those that could not be; `delivered` is what the transcript of its lead has already."""
+    async def take_up(
+        self, team: Team, delivered: Container[str], tell: Callable[[Lost], None] = lambda _: None
+    ) -> None:
+        """`delivered` is what the transcript of its lead has already; `tell` hears of those that are lost."""
         led = self._lead(team)
-        lost = await led.take_up(team)
+        await led.take_up(team, tell)
         led.start(delivered)
         await self._brief(led)
-        return lost
 
     # For everybody
 
@@ -248,7 +252,7 @@ class SessionTeams:
             raise led.refuse_stranger(to)
         if self._on.approver() != "lead":
             raise AgentRefused("A person or a setting approves plans here, not you.")
-        if not led.waits_for(found, request, led.office.now):
+        if not led.waits_for(found, request):
             raise AgentRefused(f"{found} has no open plan {request!r}, or it was answered already.")
         body = PlanApprovalResponse(
             request_id=request,

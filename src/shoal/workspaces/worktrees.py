@@ -95,6 +95,15 @@ class Worktrees:
         async with shelf.lock.held():
             return await shelf.remove(record)
 
+    async def settle(self, place: Path) -> Kept | Removed | None:
+        """What a dead owner left at this place, which is in the worktree; None where nobody's is there."""
+        shelf = await self._opened()
+        async with shelf.lock.held():
+            for record in shelf.files.all():
+                if place.is_relative_to(record.path) and not shelf.in_use(record):
+                    return await shelf.settle(record)
+        return None
+
     async def reap(self) -> list[Kept | Removed]:
         """What dead owners left: unchanged worktrees are removed, all others kept and put under a ref."""
         shelf = await self._opened()

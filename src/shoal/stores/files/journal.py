@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
-from shoal.core.events import Journaled, SessionEnded
+from shoal.core.events import AgentEnded, Journaled, SessionEnded, WorkKept
 from shoal.core.secrets import SHAPES_ALONE, Secrets
 from shoal.stores.files.places import append_line, make_private, unwritable
 from shoal.stores.files.watch import DirectoryWatch
@@ -18,6 +19,7 @@ from shoal.wire.journal import Recorded, journal_line, read_event, rescued_event
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _CHUNK = 1 << 20
+_ENDS = (AgentEnded, WorkKept)
 
 
 class FileJournal:
@@ -32,9 +34,26 @@ class FileJournal:
         self._durable = durable
         self._fd: int | None = None
         self._torn = False
+        self._owed: deque[bytes] = deque()
+        """Ends that could not be written: they have happened, whatever the disk says."""
 
     def append(self, event: Journaled) -> None:
         line = self._secrets.redacted_bytes(journal_line(event, self._clock.now()))
+        try:
+            if self._owed:
+                self._pay()
+            self._append(line)
+        except StoreError:
+            if isinstance(event, _ENDS):
+                self._owed.append(line)
+            raise
+
+    def _pay(self) -> None:
+        while self._owed:
+            self._append(self._owed[0])
+            self._owed.popleft()
+
+    def _append(self, line: bytes) -> None:
         fd = self._open() if self._fd is None else self._fd
         if self._torn:
             line = b"\n" + line
@@ -58,6 +77,8 @@ class FileJournal:
         return os.lseek(fd, 0, os.SEEK_CUR)
 
     def close(self) -> None:
+        with suppress(StoreError):
+            self._pay()
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):

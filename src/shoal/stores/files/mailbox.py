@@ -116,11 +116,17 @@ class Mailbox:
         )
         self._overflow = Overflow(places.overflow, owner, durable=durable)
         self._window: Window | None = None
+        self.remembers = True
+        """Whether what is only looked at is kept in mind."""
         self._posts: list[_Post] = []
         self._writing = False
         self._waiters: set[asyncio.Future[None]] = set()
         self._asleep: set[asyncio.Future[None]] = set()
         """Those of them who looked and found nothing."""
+
+    def forget(self) -> None:
+        """What was read last; it is read anew when it is needed."""
+        self._window, self.remembers = None, False
 
     # Opening
 
@@ -305,7 +311,7 @@ class Mailbox:
         for pause in (*_LOOKS, None):
             window = self._read()
             if isinstance(window, Window) and not window.rejected:
-                self._window = window
+                self._window = window if self.remembers else None
                 return window
             if pause is not None:
                 await asyncio.sleep(pause)

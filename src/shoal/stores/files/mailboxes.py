@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from shoal.stores.files.watch import DirectoryWatch
 
 _LOOKED_AT = 64
 """Inboxes that are looked at in one go though nothing was told of them."""
+_REMEMBERED = 64
+"""Inboxes whose content is kept in memory: of a large team most are idle."""
 
 
 def _unreported(_: str) -> None: ...
@@ -45,6 +48,8 @@ class FileMailboxes:
         self._durable = durable
         self._places: MailPlaces | None = None
         self._boxes: dict[str, Mailbox] = {}
+        self._remembered: OrderedDict[str, Mailbox] = OrderedDict()
+        """Those that know what they read last, the latest at the end."""
         self._watch: DirectoryWatch | None = None
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
@@ -84,6 +89,7 @@ class FileMailboxes:
         if watch is not None:
             watch.close()
         self._boxes.clear()
+        self._remembered.clear()
         places, self._places = self._places, None
         if places is not None:
             places.close()
@@ -124,4 +130,9 @@ class FileMailboxes:
                 patience=self._patience,
                 durable=self._durable,
             )
-        return self._boxes[name]
+        box = self._remembered[name] = self._boxes[name]
+        box.remembers = True
+        self._remembered.move_to_end(name)
+        if len(self._remembered) > _REMEMBERED:
+            self._remembered.popitem(last=False)[1].forget()
+        return box

@@ -17,7 +17,7 @@ from shoal.core.messages import Message, Text, user
 from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.feed import Feed
-from shoal.surfaces.cli.paint import RED, YELLOW, one_line
+from shoal.surfaces.cli.paint import RED, YELLOW, cut, one_line
 from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AGAIN = 2.0
 """Seconds within which a second Ctrl-C ends the program."""
+_GIST = 160
 
 Outcome: TypeAlias = Literal["ended", "cleared", "resumed"]
 
@@ -50,6 +51,13 @@ class Dialogue(ABC):
     """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
 
     telling: Teller
+    keys: Sequence[str] = (
+        "A line ending in \\ goes on. Typing while the agent works steers it.",
+        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.",
+        "Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.",
+        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+    )
+    """What /help tells of them."""
 
     def __init__(self, session: Session, standings: Standings | None = None) -> None:
         """`standings` knows the agents of the session's earlier runs."""
@@ -184,12 +192,13 @@ class Dialogue(ABC):
 
     def interrupt(self, line: str) -> None:
         """Ctrl-C, with this at the prompt."""
+        if line:
+            # Also what a stopped turn left unheard and offers again: clearing that away must not end all.
+            self.clear_line()
+            return
         now = self._clock.monotonic()
         if now - self._interrupted_at <= AGAIN:
             self.end()
-            return
-        if line and self._under_way is None:
-            self.clear_line()
             return
         self._interrupted_at = now
         if not self.stop_turn():
@@ -249,7 +258,7 @@ class Dialogue(ABC):
             if whom == self.to:
                 self.address(None)
             raise
-        self.telling.note(f"↳ told {reached.name}: {one_line(text)}")
+        self.telling.note(f"↳ told {reached.name}: {_gist(text)}")
 
     def _say(self, message: Message) -> None:
         self.show_prompt(message.text)
@@ -258,11 +267,11 @@ class Dialogue(ABC):
     def _steer(self, message: Message) -> None:
         if self.session.busy:
             self.session.steer(message)
-            words = one_line(message.text)
+            words = _gist(message.text)
             self.telling.note(f"↳ told the agent, it hears it after its running calls: {words}")
         else:
             self._waiting.append(message)
-            self.telling.note(f"↳ said when this is done: {one_line(message.text)}")
+            self.telling.note(f"↳ said when this is done: {_gist(message.text)}")
 
     def _command(self, text: str) -> None:
         command = slash.find(text, self.session)
@@ -341,3 +350,8 @@ def joined(messages: Sequence[Message]) -> Message:
     text = "\n".join(each.text for each in messages if each.text)
     others = (block for each in messages for block in each.content if not isinstance(block, Text))
     return Message(role="user", content=(*((Text(text=text),) if text else ()), *others))
+
+
+def _gist(text: str) -> str:
+    """Of something that was typed or pasted: enough to know it by. It is told whole where it is heard."""
+    return cut(one_line(text), _GIST)

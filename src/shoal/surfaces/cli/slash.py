@@ -80,13 +80,8 @@ async def _help(talk: Dialogue, _: str) -> None:
         for each in talk.session.parts.knowledge.commands():
             write(f"  {f'/{each.name} {each.argument_hint}'.strip():<19} ", BOLD)
             write(f"{cut(one_line(each.description), 70)}{_from(each)}\n", DIM)
-        write(
-            "  A line ending in \\ goes on. Typing while the agent works steers it.\n"
-            "  @NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.\n"
-            "  Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.\n"
-            "  Ctrl-C stops the turn, twice ends Shoal; Ctrl-D ends it too.\n",
-            DIM,
-        )
+        for line in talk.keys:
+            write(f"  {line}\n", DIM)
 
 
 def _from(command: Skill | TypedPrompt) -> str:
@@ -105,6 +100,9 @@ async def _btw(talk: Dialogue, question: str) -> None:
 
 
 async def _compact(talk: Dialogue, wish: str) -> None:
+    if not talk.session.agent.conversation.messages:
+        talk.telling.note("Nothing was said yet that a summary could tell.")
+        return
     talk.watch_activity().doing = "summarising the conversation"
     await talk.session.compact(wish)
     talk.telling.note("The conversation goes on from a summary of itself.")

@@ -15,7 +15,7 @@ from textual.timer import Timer
 from shoal.app.picture.rows import QuestionRow
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
-from shoal.core.questions import ApprovePlan, Choose, MayRun
+from shoal.core.questions import ApprovePlan, Choose, Denied, MayRun
 from shoal.core.wording import one_line
 from shoal.surfaces.tui.answering_calls import CallForm
 from shoal.surfaces.tui.answering_choices import ChoicesForm
@@ -133,8 +133,11 @@ class AnswerScreen(ModalScreen[bool | None]):
         if not self._over:
             if row.answer is None:
                 tell(self, f"The question of {row.name} was withdrawn: its run has ended.", "warning")
+            elif isinstance(row.answer, Denied) and row.answer.by == "policy":
+                tell(self, f"{row.name} waits no longer. {row.answer.reason}")
             else:
-                tell(self, f"{row.name} has its answer from elsewhere: {answered(row.answer)}.")
+                words = answered(row.answer).removesuffix(".")
+                tell(self, f"{row.name} has its answer from elsewhere: {words}.")
             self._close(stands=False)
 
     def _close(self, *, stands: bool | None) -> None:

@@ -49,7 +49,7 @@ class ChoicesForm(Form):
             mark = ("☑ " if label in self._marked else "☐ ") if choice.multi_select else ""
             more = f"  {one_line(described)}" if described else ""
             words = line((mark, ""), (one_line(label), ""), (more, MUTED))
-            found.append(Offer(str(number) if number < 10 else " ", words, partial(self._choose, label)))
+            found.append(Offer(str(number) if number < 10 else "·", words, partial(self._choose, label)))
         found.append(Offer("o", Content("In your own words"), self._own_words))
         if choice.multi_select:
             found.append(Offer("d", Content("Done"), self._done))
@@ -68,7 +68,9 @@ class ChoicesForm(Form):
         self.begin()
 
     def _done(self) -> None:
-        if self._marked:
+        if not self._marked:
+            self.refuse("Mark one with Space, or take n to answer none of them.")
+        else:
             labels = [each.label for each in self._choice.options]
             chosen = [each for each in labels if each in self._marked]
             self._take(", ".join([*chosen, *(each for each in self._marked if each not in labels)]))

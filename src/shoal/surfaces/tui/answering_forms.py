@@ -31,6 +31,7 @@ class Offers(OptionList):
     """The pages that are turned are those of what is to be read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "select", "Take it", show=False),
         Binding("pageup", "read(-1)", "Read on", show=False),
         Binding("pagedown", "read(1)", "Read back", show=False),
     ]

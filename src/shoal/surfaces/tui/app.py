@@ -387,9 +387,10 @@ class ShoalApp(App[None]):
 
     def action_scroll(self, by: int) -> None:
         view = self.view
-        view.anchor(anchor=False)
         if by < 0:
             view.scroll_page_up(animate=False)
+        elif view.max_scroll_y - view.scroll_y <= view.size.height:
+            view.anchor()
         else:
             view.scroll_page_down(animate=False)
 

@@ -201,7 +201,8 @@ class CallBlock(Fold):
             words, words_style = one_line(it.text.strip().rsplit("\n", 1)[-1]), "2"
         took = f" · {seconds(it.ms / 1000)}" if it.ms >= _SLOW else ""
         room = max(self.size.width - len(it.tool) - 6, 20)
-        words = words[: max(room // 2, 24)]
+        most = max(room // 2, 24)
+        words = words if len(words) <= most else words[: most - 1] + "…"
         kept = max(room - len(words) - len(took) - 3, room // 3)
         if preview:
             text.append(f" {preview if len(preview) <= kept else preview[: kept - 1] + '…'}")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
+from typing import cast
 
 from rich.text import Text
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
@@ -17,7 +20,15 @@ from shoal.surfaces.cli.history import append_history, read_history
 from shoal.surfaces.tui.attaching import Pasted
 from shoal.surfaces.tui.completing import Half, Proposal, half_typed
 
-_NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter")
+_NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
+"""The last are what Textual makes of Enter with another key as xterm and tmux send it (`\\e[27;2;13~`)."""
+_ALT_ENTER = "\x1b\r"
+
+
+def _tell_alt_enter_from_enter() -> None:
+    """Terminals without the newer protocol for keys send Esc and Enter; Textual hears Enter alone."""
+    known = cast("dict[str, object]", ANSI_SEQUENCES_KEYS)
+    known.setdefault(_ALT_ENTER, (Keys.ControlJ,))
 
 
 class Proposals(OptionList):
@@ -51,6 +62,7 @@ class Composer(TextArea):
         proposals: Proposals,
         propose: Callable[[Half], Sequence[Proposal]],
     ) -> None:
+        _tell_alt_enter_from_enter()
         super().__init__(
             id="composer",
             compact=True,

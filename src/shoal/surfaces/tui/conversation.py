@@ -51,6 +51,11 @@ class ConversationView(VerticalScroll):
     def showing(self) -> Conversation | None:
         return self._of
 
+    @property
+    def follows(self) -> bool:
+        """Whether the person looks at the newest, which stays in sight as it grows."""
+        return self.is_anchored and not self._anchor_released
+
     async def show(self, conversation: Conversation) -> None:
         """From now on this one."""
         async with self._lock:
@@ -79,8 +84,9 @@ class ConversationView(VerticalScroll):
                     fresh.append(block)
             if fresh:
                 with self.app.batch_update():
-                    passed = await self._let_go(len(fresh))
-                    await self.mount_all(self._made(fresh[passed:]))
+                    await self.mount_all(self._made(fresh))
+                    if self.follows:
+                        await self._let_go()
 
     async def show_earlier(self) -> None:
         """Mount what stands before the first block; the place one looks at stays."""
@@ -96,7 +102,7 @@ class ConversationView(VerticalScroll):
             older = conversation.script.blocks[begin : self._first]
             if not older:
                 return
-            self.anchor(anchor=False)
+            self.release_anchor()
             height = self.virtual_size.height - self.scroll_offset.y
             self._first = begin
             with self.app.batch_update():
@@ -117,19 +123,15 @@ class ConversationView(VerticalScroll):
         """Whether it comes after what is mounted; one that was let go is not brought back."""
         return not self._widgets or block.number > max(self._widgets)
 
-    async def _let_go(self, coming: int) -> int:
-        """Of a long conversation the oldest blocks go, while the person looks at the newest.
-
-        Gives how many of those that come are too old already.
-        """
-        many = len(self._widgets) + coming
-        if many <= MOUNTED + STEP or not self.is_vertical_scroll_end:
-            return 0
-        oldest = sorted(self._widgets)[: many - MOUNTED]
-        self._first += many - MOUNTED
-        await self.remove_children([self._widgets.pop(number) for number in oldest])  # type: ignore[arg-type]
+    async def _let_go(self) -> None:
+        """Of a long conversation the oldest blocks go, while the person looks at the newest."""
+        if len(self._widgets) <= MOUNTED + STEP:
+            return
+        oldest = sorted(self._widgets)[:-MOUNTED]
+        widgets = [self._widgets.pop(number) for number in oldest]
+        self._first += len(oldest)
+        await self.remove_children(widgets)  # type: ignore[arg-type]
         await self._mark_earlier()
-        return many - MOUNTED - len(oldest)
 
     async def _mark_earlier(self) -> None:
         there = self._of is not None and (self._first > 0 or self._of.has_older)
@@ -143,7 +145,7 @@ class ConversationView(VerticalScroll):
 
     async def action_earlier(self) -> None:
         if self.scroll_offset.y > 0:
-            self.anchor(anchor=False)
+            self.release_anchor()
             self.scroll_home(animate=False)
         else:
             await self.show_earlier()

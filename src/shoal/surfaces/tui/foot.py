@@ -22,6 +22,8 @@ _MODES = {
     "dontAsk": ("never asks", "yellow"),
 }
 _KEYS = (("F2", "agents"), ("^T", "tasks"), ("F3", "mail"), ("F4", "questions"), ("/help", ""))
+_LEAST = ("F3", "F4", "^T", "F2")
+"""What goes first where there is no room. An open question names its key itself."""
 
 
 def head_line(seat: Seat, columns: int) -> Text:
@@ -61,7 +63,7 @@ def foot_line(seat: Seat, columns: int) -> Text:
         facts.pop()
         left = _left(seat, facts)
     for number in range(len(_KEYS)):
-        keys = _keys(number)
+        keys = _keys(_LEAST[:number])
         if left.cell_len + keys.cell_len < columns:
             left.append(" " * (columns - left.cell_len - keys.cell_len))
             left.append_text(keys)
@@ -83,10 +85,9 @@ def _left(seat: Seat, facts: Sequence[str]) -> Text:
     return text
 
 
-def _keys(without: int) -> Text:
-    """Those behind the first so many."""
+def _keys(without: Sequence[str]) -> Text:
     text = Text()
-    for key, name in _KEYS[without:]:
+    for key, name in (each for each in _KEYS if each[0] not in without):
         text.append(f" {key}", "bold")
         text.append(f" {name} " if name else " ", "dim")
     return text

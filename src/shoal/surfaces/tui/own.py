@@ -71,6 +71,15 @@ class Remarks:
 
 
 class OwnSeat(Dialogue):
+    keys = (
+        "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
+        "Alt-Enter, Ctrl-J or \\ and Enter: a new line. Typing while the agent works steers it.",
+        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until F5.",
+        "Esc ends the turn; Shift-Tab is the next permission mode; Ctrl-O unfolds all calls.",
+        "Ctrl-B lets agents that are waited for go on in the background.",
+        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+    )
+
     def __init__(self, session: Session, line: Line) -> None:
         picture = picture_of(session)
         super().__init__(session, picture.standings)

@@ -105,10 +105,10 @@ class Script:
         self._before = 0
         self._changed: dict[int, Shown] = {}
         self._calls: dict[str, Call] = {}
-        self._heard: list[Words] = []
-        """Of the answer that is being said; much may stand between and behind them."""
         self._asked: dict[str, Remark] = {}
         """Open questions."""
+        self._saying: list[Words] = []
+        """Words of the answer that is being said."""
         self._known: set[str] = set()
         """Entries that are shown."""
 
@@ -191,7 +191,7 @@ class Script:
 
     def _finished(self, event: Finished) -> None:
         words = ending(event) or ""
-        self._break_off()  # what was being said when it ended; the next answer is another one
+        self._end_words()
         for call in self._calls.values():
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
@@ -241,6 +241,7 @@ class Script:
         if message.role == "assistant":
             self._settle(message.content)
             return
+        self._end_words()
         for block in message.content:
             if isinstance(block, ToolResult):
                 self._returned(block)
@@ -284,7 +285,7 @@ class Script:
 
     def _settle(self, content: tuple[Any, ...]) -> None:
         """The answer is whole: what was heard of it becomes what was said."""
-        heard, self._heard = self._heard, []
+        heard, self._saying = self._saying, []
         for block in content:
             match block:
                 case Thinking(thinking=text):
@@ -321,18 +322,25 @@ class Script:
 
     def _say(self, text: str, *, thinking: bool) -> None:
         text = clean(text)
-        opened = self._heard[-1] if self._heard else None
+        opened = self._saying[-1] if self._saying else None
         if opened is not None and opened.thinking == thinking:
             opened.text += text
             self._change(opened)
         elif text.strip() or opened is not None:
-            self._heard.append(Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True))
-            self._add(self._heard[-1])
+            words = Words(self._next(), text.lstrip("\n"), thinking=thinking, open=True)
+            self._saying.append(words)
+            self._add(words)
 
     def _break_off(self) -> None:
-        heard, self._heard = self._heard, []
-        for block in heard:
-            block.open, block.broken = False, True
+        for block in self._saying:
+            block.broken = True
+        self._end_words()
+
+    def _end_words(self) -> None:
+        """What comes next belongs to another answer."""
+        saying, self._saying = self._saying, []
+        for block in saying:
+            block.open = False
             self._change(block)
 
     def _call(self, ident: str, tool: str) -> Call:

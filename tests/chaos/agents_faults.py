@@ -1,0 +1,134 @@
+"""What is wrong with a lead and its sub-agents that were disturbed until they were done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from tests.chaos.agents_mind import JOBS, NESTED, in_tree, opening, report, reported
+from tests.chaos.tales import Tale, effect_faults, file_faults, tale_in
+
+from shoal.core.agents import Completion
+from shoal.core.events import AgentEnded, AgentStarted, WorkKept
+from shoal.core.ids import LEAD
+from shoal.stores.files.journal import read_journal
+from shoal.stores.files.locks import is_held
+
+_STAYS = (
+    r"projects/[^/]+/[\w-]+\.jsonl",
+    r"projects/[^/]+/[\w-]+/subagents/agent-\w+(\.meta\.json|\.jsonl)",
+    r"shoal/runs/[\w-]+/(journal\.jsonl|lock|checkpoints/.+|tasks/\w+\.output|results/.+)",
+    r"worktrees/[^/]+/(\.lock|agent-\w+\.json|agent-\w+/.+)",
+    r"projects/.+\.jsonl\.torn-[\w.-]+",
+)
+_PASSING = (
+    r"worktrees/[^/]+/(\.shoal-[\d-]+\.tmp|\.agent-\w+\.index)",
+    r"shoal/leases/\.?\w+",
+    r"worktrees/[^/]+/\.owners/.+",
+    r"shell-snapshots/snapshot-\w+-\d+-\w+\.sh(\.part)?",
+)
+"""Of a writer that was killed: the next one takes it over, or removes it when it is old enough."""
+
+
+def faults(place: Path, session: str) -> list[str]:
+    home = place / "home"
+    (main,) = home.glob(f"projects/*/{session}.jsonl")
+    tales = {LEAD: tale_in(main)}
+    for path in main.with_suffix("").glob("subagents/agent-*.jsonl"):
+        tales[path.stem.removeprefix("agent-")] = tale_in(path)
+    started: Counter[str] = Counter()
+    ends: list[Completion] = []
+    told_of: set[str] = set()
+    for recorded in read_journal(home / "shoal" / "runs" / session / "journal.jsonl"):
+        match recorded.event:
+            case AgentStarted(agent=agent):
+                started[agent] += 1
+            case AgentEnded(completion=completion):
+                ends.append(completion)
+            case WorkKept(work=work):
+                told_of.add(Path(work.path).name)
+            case _:
+                pass
+    made = {
+        path.stem: json.loads(path.read_text())["agent"] for path in home.glob("worktrees/*/agent-*.json")
+    }
+    # Of agents that were never begun; whoever makes the next worktree removes them.
+    unborn = {name for name, agent in made.items() if agent not in started}
+    return [
+        *_end_faults(started, ends, tales),
+        *_report_faults(ends, tales),
+        *_tree_faults(place, ends, told_of | unborn, tales[LEAD]),
+        *effect_faults(place, [call for tale in tales.values() for call in tale.calls]),
+        *file_faults(home, (*_STAYS, *_PASSING), apart="worktrees/"),
+        *(["the session is still locked"] if is_held(home, session) else ()),
+    ]
+
+
+def _end_faults(started: Counter[str], ends: list[Completion], tales: dict[str, Tale]) -> Iterator[str]:
+    """Each start has an end, and who started an agent heard of it once."""
+    ended = Counter(end.agent for end in ends)
+    for agent in started:
+        if started[agent] != ended[agent]:
+            yield f"agent {agent} was started {started[agent]} times and ended {ended[agent]} times"
+    for end in ends:
+        if end.report_to in tales:
+            times = tales[end.report_to].delivered.count(end.id)
+            if times > 1 or (end.background and times < 1):
+                yield f"the end of {end.agent} ({end.status}) was told {times} times to {end.report_to}"
+
+
+def _report_faults(ends: list[Completion], tales: dict[str, Tale]) -> Iterator[str]:
+    """Each job has one report, which is kept whole and was heard once."""
+    done: dict[str, list[Completion]] = {}
+    for end in ends:
+        if end.status == "completed":
+            done.setdefault(end.description.removeprefix("job "), []).append(end)
+    for job in (*JOBS, *NESTED):
+        reports = done.get(job, [])
+        if job in JOBS and len(reports) != 1:
+            yield f"{job} was done {len(reports)} times"
+        if not reports:
+            yield f"{job} was not done"
+        for end in reports:
+            kept = Path(end.result).read_text() if end.result and Path(end.result).exists() else ""
+            if kept != report(job) or sha256(kept.encode()).hexdigest() != end.digest:
+                yield f"the report of {job} is not whole: {len(kept)} of {len(report(job))} characters"
+            listener = tales.get(end.report_to)
+            heard = 0 if listener is None else _times_heard(listener, job)
+            if heard != len([each for each in reports if each.report_to == end.report_to]):
+                yield f"{end.report_to} heard the report of {job} {heard} times"
+
+
+def _times_heard(tale: Tale, job: str) -> int:
+    said = [*tale.heard, *(call.result or "" for call in tale.calls if call.tool != "TaskOutput")]
+    return sum(reported(text).count(opening(job)) for text in said)
+
+
+def _tree_faults(place: Path, ends: list[Completion], known: set[str], lead: Tale) -> Iterator[str]:
+    """A worktree stays as long as there is work in it, or nobody could look whether there is."""
+    listed = subprocess.run(
+        ["git", "worktree", "list", "--porcelain"],
+        cwd=place / "project",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    there = {Path(row.split(" ", 1)[1]).name for row in listed.splitlines() if row.startswith("worktree ")}
+    there.discard("project")
+    wanted = {
+        f"agent-{end.agent[:8]}"
+        for end in ends
+        if in_tree(end.description) and "clean" not in end.description and end.status == "completed"
+    }
+    yield from (f"the worktree {name} is left over" for name in sorted(there - wanted - known))
+    yield from (f"the worktree {name} with work in it is gone" for name in sorted(wanted - there))
+    for name in wanted & there:
+        (found,) = (place / "home").glob(f"worktrees/*/{name}")
+        if not list(found.glob("a-tree-*.txt")):
+            yield f"the worktree {name} has lost its work"
+        if not any(f"<path>{found}</path>" in said for said in lead.heard):
+            yield f"the lead was not told of the work in {name}"

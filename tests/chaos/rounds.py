@@ -1,0 +1,233 @@
+"""Disturbs a lead and its agents at random, resumes it until all is done, and looks what is wrong."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+
+from msgspec import Struct
+from tests.chaos.leads import Leads, leads
+from tests.chaos.provider import Provider
+from tests.chaos.team_lead import Start
+from tests.chaos.troubles import TROUBLES, Trouble, send
+from tests.chaos.works import AGENTS, WORKS, Part, Work
+
+PATIENCE = 60.0
+"""Seconds for a lead that nobody disturbs to come to its end."""
+GONE = 5.0
+"""Seconds after a lead's end until nothing of it runs."""
+TRIES = 3
+"""How often a lead that failed of its trouble is told to go on, though nothing more befalls it."""
+BACKENDS = ("in-process", "process")
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What one seed stands for."""
+
+    seed: int
+    trouble: str
+    work: str
+    backend: str
+
+    def __str__(self) -> str:
+        where = f" ({self.backend})" if self.work != AGENTS.name else ""
+        return f"{self.trouble} over {self.work}{where}"
+
+
+def plans(
+    seed: int,
+    *,
+    troubles: Sequence[str] = tuple(TROUBLES),
+    works: Sequence[str] = tuple(WORKS),
+    backends: Sequence[str] = BACKENDS,
+) -> Iterator[Plan]:
+    """From this seed on, each combination in turn; sub-agents run where their lead does."""
+    while True:
+        yield plan(seed, troubles=troubles, works=works, backends=backends)
+        seed += 1
+
+
+def plan(seed: int, *, troubles: Sequence[str], works: Sequence[str], backends: Sequence[str]) -> Plan:
+    each = [
+        (trouble, work, backend)
+        for work, backend, trouble in product(works, backends, troubles)
+        if work != AGENTS.name or backend == backends[0]
+    ]
+    trouble, work, backend = each[seed % len(each)]
+    return Plan(seed=seed, trouble=trouble, work=work, backend=backend)
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    plan: Plan
+    struck: int
+    resumed: int
+    seconds: float
+    faults: tuple[str, ...]
+
+
+class Round:
+    """One run in a home and a project of its own; what happens to it follows from the seed."""
+
+    def __init__(self, place: Path, plan: Plan, through: Leads, *, most: int) -> None:
+        self._place = place.resolve() / str(plan.seed)
+        self._plan = plan
+        self._work: Work = WORKS[plan.work]
+        self._shared = through
+        self._most = most
+        self._random = random.Random(plan.seed)
+        self._session = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        self._faults: list[str] = []
+        self._resumed = 0
+
+    def run(self) -> Tally:
+        since = time.monotonic()
+        kind = TROUBLES[self._plan.trouble]
+        asked = self._plan.backend == "process" or "provider" in self._plan.trouble or kind.settings
+        provider = Provider(self._work.mind, random.Random(self._plan.seed)) if asked else None
+        trouble = kind(self._place, self._random, provider)
+        with ExitStack() as ends:
+            ends.enter_context(trouble.around())
+            if provider is not None:
+                ends.enter_context(provider.listening())
+            through = ends.enter_context(leads(trouble.env)) if trouble.env else self._shared
+            for name in ("home", "tmp"):
+                (self._place / name).mkdir()
+            _make_project(self._place / "project")
+            for part in self._work.parts:
+                if not self._until_done(part, trouble, through):
+                    break
+            self._faults += [f"left behind: {path}" for path in (self._place / "tmp").glob("*-*")]
+            # What a provider did wrong is known when all is over.
+            trouble.calm()
+            struck = trouble.struck
+        return Tally(
+            plan=self._plan,
+            struck=struck,
+            resumed=self._resumed,
+            seconds=time.monotonic() - since,
+            faults=tuple(self._faults),
+        )
+
+    def _until_done(self, part: Part, trouble: Trouble, through: Leads) -> bool:
+        strikes, tries = self._random.randint(1, self._most), TRIES
+        begun = part is not self._work.parts[0]
+        while True:
+            struck = strikes > 0
+            status = self._one(part, trouble, through, part.again if begun else part.prompt, struck=struck)
+            self._faults += through.left_running(GONE)
+            begun = begun or self._has_begun()
+            if status == 0:
+                wrong = part.faults(self._place, self._session)
+                if not wrong or not trouble.may_fail or not tries:
+                    self._faults += wrong
+                    return not wrong
+                # As a person would: what was given up for the trouble is asked for again.
+                tries -= 1
+            elif not struck or (status != -signal.SIGKILL and not trouble.may_fail):
+                self._faults.append(f"the lead ended with {status}: {self._log()}")
+                return False
+            strikes -= 1
+            self._resumed += 1
+
+    def _one(self, part: Part, trouble: Trouble, through: Leads, prompt: str, *, struck: bool) -> int:
+        """How a lead ended that is disturbed at some moments, or at none."""
+        death = trouble.death(part) if struck else None
+        lead = through.start(self._start(prompt, trouble, death))
+        status = None
+        if struck and death is None:
+            acts = trouble.acts(part, lead, through)
+            for pause, act in acts:
+                status = through.ended(pause)
+                if status is not None:
+                    break
+                act()
+            acts.close()
+            trouble.calm()
+        elif death is not None:
+            trouble.struck += 1
+        status = through.ended(PATIENCE) if status is None else status
+        if status is None:
+            self._faults.append(f"the lead did not come to its end in {PATIENCE:g} s")
+            send([lead], signal.SIGKILL)
+            status = through.ended(10)
+        assert status is not None
+        return status
+
+    def _start(self, prompt: str, trouble: Trouble, death: object) -> Start:
+        return Start(
+            home=str(self._place / "home"),
+            project=str(self._place / "project"),
+            session=self._session,
+            prompt=prompt,
+            backend=self._plan.backend,
+            provider="" if trouble.provider is None else trouble.provider.url,
+            death=death,  # type: ignore[arg-type]
+            log=str(self._log_path),
+            work=self._plan.work,
+            settings=dict(trouble.settings),
+            python=trouble.python,
+        )
+
+    def _has_begun(self) -> bool:
+        return any((self._place / "home" / "projects").glob(f"*/{self._session}.jsonl"))
+
+    @property
+    def _log_path(self) -> Path:
+        return self._place.with_suffix(".log")
+
+    def _log(self) -> str:
+        return self._log_path.read_text()[-2000:] if self._log_path.exists() else ""
+
+
+def _make_project(project: Path) -> None:
+    project.mkdir()
+    (project / "code.txt").write_text("one\n")
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), (*author, "commit", "-qm", "first")):
+        subprocess.run(["git", *words], cwd=project, check=True, capture_output=True)
+
+
+def run(
+    place: Path,
+    planned: Iterator[Plan],
+    say: Callable[[str], None],
+    *,
+    rounds: int,
+    most: int = 4,
+    seconds: float = float("inf"),
+    keep: bool = False,
+) -> list[Tally]:
+    """So many rounds, until the time is up; a round can be repeated with its seed."""
+    since, tallies = time.monotonic(), list[Tally]()
+    skipped = {name: why for name, kind in TROUBLES.items() if (why := kind.impossible())}
+    told: set[str] = set()
+    with leads() as through:
+        for plan in planned:
+            if len(tallies) >= rounds or time.monotonic() - since > seconds:
+                break
+            if plan.trouble in skipped:
+                if plan.trouble not in told:
+                    say(f"{plan.trouble} is left out: {skipped[plan.trouble]}")
+                told.add(plan.trouble)
+                if len(told) == len(TROUBLES):
+                    break
+                continue
+            tally = Round(place, plan, through, most=most).run()
+            tallies.append(tally)
+            say(
+                f"seed {plan.seed}: {plan}: struck {tally.struck} times, resumed {tally.resumed}, "
+                f"{len(tally.faults)} faults ({tally.seconds:.1f} s)"
+            )
+            for fault in tally.faults[:20]:
+                say(f"  {fault}")
+            if not tally.faults and not keep:
+                shutil.rmtree(place / str(plan.seed), ignore_errors=True)
+    return tallies

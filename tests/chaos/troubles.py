@@ -1,0 +1,300 @@
+"""What is done to a run while it works: killed, stopped, out of disk, out of time, out of its provider."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.chaos.leads import Leads, command
+from tests.chaos.provider import Provider
+from tests.chaos.team_lead import Death
+from tests.chaos.works import Part
+
+Act = Callable[[], None]
+MATE = "fork_server"
+_FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
+_PRELOAD = Path(__file__).parent / "preload"
+_HOUR = 3600
+
+
+class Trouble:
+    """In the place of one round. What comes when follows from its random numbers."""
+
+    name: ClassVar[str]
+    may_fail: ClassVar[bool] = False
+    """Whether a lead may fail of it; it is then resumed."""
+    settings: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, place: Path, rng: random.Random, provider: Provider | None) -> None:
+        self.place = place
+        self.rng = rng
+        self.provider = provider
+        self.struck = 0
+
+    @classmethod
+    def impossible(cls) -> str:
+        """Why this machine cannot do it."""
+        return ""
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """The place is made, and removed at the end."""
+        self.place.mkdir(parents=True)
+        yield
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """For the process that starts leads; where there is any, it has one of its own."""
+        return {}
+
+    @property
+    def python(self) -> str:
+        return ""
+
+    def death(self, part: Part) -> Death | None:
+        """A moment inside the lead, or what `acts` does from outside."""
+        return None
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        """Each comes so many seconds after the one before."""
+        yield from ()
+
+    def calm(self) -> None:
+        """It is over, for this lead."""
+
+
+class Kill(Trouble):
+    name = "kill"
+
+    def death(self, part: Part) -> Death | None:
+        if self.rng.random() >= 0.75:
+            return None
+        half = self.rng.random() < 0.3
+        most = part.changes // 2 if half else part.changes
+        if self.rng.random() < 0.5:
+            # What is done once is done early: there small numbers are as likely as great ones.
+            return Death(moment=round(most ** self.rng.random()), half=half)
+        return Death(moment=self.rng.randint(1, most), half=half)
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        yield self.rng.uniform(0, part.span), lambda: self._strike(lead, leads)
+
+    def _strike(self, lead: int, leads: Leads) -> None:
+        """The lead, one process of a teammate, or all there are."""
+        mates = [pid for pid in leads.processes() if MATE in command(pid)]
+        self.struck += 1
+        send(self.rng.choice([[lead], [lead, *mates], *([mate] for mate in mates)]), signal.SIGKILL)
+
+
+class Stop(Trouble):
+    """A process stands still for a while; sometimes the lead is killed meanwhile."""
+
+    name = "stop"
+
+    def __init__(self, place: Path, rng: random.Random, provider: Provider | None) -> None:
+        super().__init__(place, rng, provider)
+        self._stopped: list[int] = []
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        for _ in range(self.rng.randint(1, 3)):
+            yield self.rng.uniform(0, part.span), lambda: self._stop(leads)
+            if self.rng.random() < 0.3:
+                yield self.rng.uniform(0, 0.5), lambda: send([lead], signal.SIGKILL)
+            yield self.rng.choice([0.05, 0.3, 1.0, 3.0]), self.calm
+
+    def _stop(self, leads: Leads) -> None:
+        if there := sorted(leads.processes()):
+            self.struck += 1
+            self._stopped = self.rng.sample(there, self.rng.choice([1, 1, 1, len(there)]))
+            send(self._stopped, signal.SIGSTOP)
+
+    def calm(self) -> None:
+        stopped, self._stopped = self._stopped, []
+        send(stopped, signal.SIGCONT)
+
+
+class Disk(Trouble):
+    """Home, project and temporary files lie on a small file system, which is full for a while."""
+
+    name = "disk"
+    may_fail = True
+    _SIZE = 32 << 20
+
+    @classmethod
+    def impossible(cls) -> str:
+        done = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
+        return "" if os.geteuid() == 0 and not done.returncode else "only root may mount a small file system"
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        self.place.mkdir(parents=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={self._SIZE},mode=700", "tmpfs", self.place], check=True
+        )
+        copy = self.place.with_suffix(".copy")
+        try:
+            yield
+            shutil.copytree(self.place, copy, symlinks=True)
+        finally:
+            subprocess.run(["umount", "-l", self.place], check=True)
+        # What was there can be looked at afterwards.
+        self.place.rmdir()
+        copy.rename(self.place)
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        for _ in range(self.rng.randint(1, 3)):
+            yield self.rng.uniform(0, part.span), self._fill
+            yield self.rng.choice([0.02, 0.1, 0.5, 1.5]), self.calm
+
+    def _fill(self) -> None:
+        self.struck += 1
+        left = self.rng.choice([0, 0, 4, 16, 64, 256])
+        filler = os.open(self._filler, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            state = os.fstatvfs(filler)
+            size = max(0, state.f_bavail * state.f_frsize - left * 1024)
+            # Others write meanwhile, so there may be less than there was.
+            while size > 0:
+                try:
+                    os.posix_fallocate(filler, 0, size)
+                except OSError:
+                    size -= 4096
+                else:
+                    break
+        finally:
+            os.close(filler)
+
+    def calm(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def _filler(self) -> Path:
+        return self.place / "filler"
+
+
+class ClockJumps(Trouble):
+    """The clock of all processes jumps by hours, forwards and backwards; what counts seconds goes on."""
+
+    name = "clock"
+
+    @classmethod
+    def impossible(cls) -> str:
+        return "" if _library() else "libfaketime is not installed"
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        self.place.mkdir(parents=True)
+        self._set(self.rng.randint(-24, 24) * _HOUR)
+        self._wrapper.write_text(
+            "#!/bin/sh\nexec env "
+            + " ".join(f"{name}={value}" for name, value in self._faked.items())
+            + f' {sys.executable} "$@"\n'
+        )
+        self._wrapper.chmod(0o700)
+        yield
+
+    @property
+    def _file(self) -> Path:
+        return self.place.with_suffix(".clock")
+
+    @property
+    def _wrapper(self) -> Path:
+        return self.place.with_suffix(".python")
+
+    @property
+    def _faked(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": _library(),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        path = os.pathsep.join((str(_PRELOAD), str(_PRELOAD.parents[2] / "src")))
+        return {**self._faked, "PYTHONPATH": path}
+
+    @property
+    def python(self) -> str:
+        # The server that teammates are forked from has an environment of its own.
+        return str(self._wrapper)
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        for _ in range(self.rng.randint(2, 6)):
+            by = self.rng.choice([-1, 1]) * self.rng.choice([5, 60, _HOUR, 12 * _HOUR, 400 * 24 * _HOUR])
+            yield self.rng.uniform(0, part.span / 2), lambda by=by: self._jump(by)  # type: ignore[misc]
+        if self.rng.random() < 0.3:
+            yield self.rng.uniform(0, part.span), lambda: send([lead], signal.SIGKILL)
+
+    def _jump(self, by: int) -> None:
+        self.struck += 1
+        self._set(by)
+
+    def _set(self, offset: int) -> None:
+        # One that is read while it is written would be no time at all.
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{offset:+d}\n")
+        new.replace(self._file)
+
+
+def _library() -> str:
+    root = Path("/")
+    return next((str(found) for pattern in _FAKETIME for found in root.glob(pattern.lstrip("/"))), "")
+
+
+class ProviderFaults(Trouble):
+    name = "provider"
+    settings: ClassVar[Mapping[str, Any]] = {"stream_gap": 1.0}
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        assert self.provider is not None
+        self.provider.failures = self.rng.randint(2, 5)
+        if self.rng.random() < 0.4:
+            yield self.rng.uniform(0, part.span), self.provider.go_away
+            yield self.rng.uniform(0.1, 1.5), self.provider.come_back
+            self.struck += 1
+
+    def calm(self) -> None:
+        assert self.provider is not None
+        self.struck += self.provider.failed
+        self.provider.failed = 0
+        if not self.provider.there:
+            self.provider.come_back()
+
+
+class Mixed(ProviderFaults):
+    """A provider that fails, and processes that stand still or are killed."""
+
+    name = "mixed"
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        stop, kill = (kind(self.place, self.rng, None) for kind in (Stop, Kill))
+        yield from super().acts(part, lead, leads)
+        try:
+            yield from stop.acts(part, lead, leads)
+            yield from kill.acts(part, lead, leads)
+        finally:
+            stop.calm()
+            self.struck += stop.struck + kill.struck
+
+
+TROUBLES: Mapping[str, type[Trouble]] = {
+    kind.name: kind for kind in (Kill, Stop, Disk, ClockJumps, ProviderFaults, Mixed)
+}
+
+
+def send(pids: Sequence[int], which: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, which)
