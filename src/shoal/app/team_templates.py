@@ -15,7 +15,6 @@ from shoal.core.definitions import SourceKind
 from shoal.core.errors import BadDefinition, BadTemplate, SettingsError, UnknownAgent
 from shoal.core.templates import Flaw, Origin, Template
 from shoal.policy.authority import is_wider
-from shoal.wire.settings import Own
 from shoal.wire.templates import read_template
 
 SHIPPED = Path(__file__).with_name("teams")
@@ -123,10 +122,6 @@ class Standing(Struct, frozen=True, kw_only=True):
     mode: Mode
     max_usd: float | None
     max_tokens: int | None
-
-
-def standing_of(own: Own, mode: Mode) -> Standing:
-    return Standing(mode=mode, max_usd=own.max_budget_usd, max_tokens=own.max_total_tokens)
 
 
 def checked(template: Template, definitions: Definitions, allowed: Standing | None = None) -> Template:

@@ -95,11 +95,6 @@ class Desk(Protocol):
         ...
 
 
-class FileState(Struct, frozen=True, kw_only=True):
-    path: Path
-    content: bytes
-
-
 class Workspace(Protocol):
     """The files an agent works on: where it stands, what it has read, what it changed."""
 

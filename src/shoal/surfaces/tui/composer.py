@@ -236,7 +236,3 @@ class Composer(TextArea):
         self.move_cursor(result.end_location)
         if not goes_on:
             self._withdraw()
-
-    @property
-    def proposing(self) -> bool:
-        return bool(self._offered)
