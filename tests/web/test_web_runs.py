@@ -254,7 +254,7 @@ async def test_the_replay_of_a_run_that_was_lost_ends_with_its_agents_gone() -> 
     async with served() as web:
         for step in (await web.get(f"/runs/{session}/replay?frames=2"))["frames"]:
             page.take(step)
-    assert page.states() == {"lead": "working", "ann": "gone", "bob": "gone"}
+    assert page.states() == {"lead": "idle", "ann": "gone", "bob": "gone"}
     assert page.live is False
 
 
