@@ -9,6 +9,7 @@ from textual.events import Key
 
 from cast import Gate, agent, cast, use
 from shoal.core.ids import LEAD
+from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
 from shoal.surfaces.tui.answering import AnswerScreen
 from tui_rig import sitting
@@ -196,3 +197,16 @@ async def test_a_question_that_the_person_interrupts_is_not_answered_from_elsewh
         await at.press("ctrl+c")
         await at.shows("lead waits no longer", "interrupted")
         assert "elsewhere" not in at.text
+
+
+async def test_a_fault_in_a_command_is_told_and_the_talk_goes_on(tmp_path: Path) -> None:
+    def mind(request: Request) -> str:
+        if "boom" in request.messages[-1].text:
+            raise ZeroDivisionError("a fault of somebody's")
+        return "still there"
+
+    async with sitting(tmp_path, ScriptedModel(mind), size=(120, 30)) as at:
+        await at.say("/btw boom")
+        await at.shows("/btw failed, and everything else goes on: ZeroDivisionError: a fault of somebody's")
+        await at.say("hello")
+        await at.shows("still there")

@@ -282,11 +282,11 @@ class Dialogue(ABC):
         elif isinstance(command, Invocation):
             self._invoke(command)
         elif command.at_once:
-            self.aside(command.run(self, slash.argument(text)))
+            self.aside(self._walled(command.name, command.run(self, slash.argument(text))))
         elif self._under_way is not None:
             self.telling.note(f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
         else:
-            self._start(command.run(self, slash.argument(text)))
+            self._start(self._walled(command.name, command.run(self, slash.argument(text))))
 
     def _invoke(self, command: Invocation) -> None:
         if self._under_way is not None:
@@ -324,6 +324,15 @@ class Dialogue(ABC):
             self.offer(message)
         else:
             self._say(message)
+
+    async def _walled(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ShoalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the wall around commands: a fault in one must not end the talk
+            why = one_line(f"{type(error).__name__}: {error}")
+            self.telling.note(f"✗ {name} failed, and everything else goes on: {why}", RED)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
