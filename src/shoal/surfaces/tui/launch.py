@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 _LIGHT = ("7", "15")
 """Numbers of colours that terminals have behind the text where they are light."""
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+GONE_WITHIN = 20.0
+"""Seconds until the process ends whatever is left, once the terminal is gone."""
 
 
 async def full_screen(
@@ -102,8 +104,9 @@ def theme_for(wanted: str | None, environ: Mapping[str, str]) -> str:
 async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """The app and what it shows; either's end is the end of both. What ended it badly is raised."""
     loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, app.leave, 128 + number)
+    loop.add_signal_handler(signal.SIGTERM, app.leave, 128 + signal.SIGTERM)
+    # Not by the loop: what writes to a terminal that is gone may hold the loop itself up.
+    before = signal.signal(signal.SIGHUP, lambda *_: _hung_up(loop, app))
     living: list[asyncio.Task[int]] = []
     # Begun by the app: what belongs to it can only be touched from tasks that descend from it.
     app.when_ready = lambda: living.append(asyncio.create_task(life()))
@@ -114,8 +117,21 @@ async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) 
         if living:
             await asyncio.wait(living)
     finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGHUP, before)
     if living and not living[0].cancelled():
         return living[0].result()
     return app.hung_up or (app.return_code or 0)
+
+
+def _hung_up(loop: asyncio.AbstractEventLoop, app: ShoalApp) -> None:
+    """The terminal is gone: what is still drawn goes nowhere, and nobody waits for it."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+    status = 128 + signal.SIGHUP
+    last = threading.Timer(GONE_WITHIN, os._exit, (status,))
+    last.daemon = True
+    last.start()
+    loop.call_soon_threadsafe(app.leave, status)
