@@ -40,7 +40,7 @@ from shoal.core.events import (
     Withdrawn,
     WorkKept,
 )
-from shoal.core.groups import leave, until_one
+from shoal.core.groups import leave, outlive_cancel, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, user
@@ -398,9 +398,7 @@ class Session(Voice):
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
         except TimeoutError:
             limit = self._options.deadline or 0

@@ -13,6 +13,7 @@ from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, ProcessError, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentStarted, Journaled
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Suggestion
@@ -186,9 +187,7 @@ class Afar:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             await self._end()
             return Ending(
                 status="killed", text="" if self._left is None else self._left.text, detail=self.stopping

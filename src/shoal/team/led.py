@@ -11,6 +11,7 @@ from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
@@ -337,9 +338,7 @@ class LedTeam(Departures):
             # It is ended while its next process is being started.
             if not post.member.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)
