@@ -23,7 +23,7 @@ from shoal.core.events import AgentStarted
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
+from shoal.core.names import LEAD_NAME, PERSON, RESERVED, AgentName, TeamName, agent_name, team_name
 from shoal.core.permissions import Suggestion
 from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
@@ -32,7 +32,7 @@ from shoal.runs.roll import LEAD_NAMES
 from shoal.team.afar import Afar
 from shoal.team.footing import Footing
 from shoal.team.led import LedTeam
-from shoal.team.letters import PERSON, Letter
+from shoal.team.letters import Letter
 from shoal.team.member import Member
 from shoal.team.obituary import Lost, obituary
 from shoal.team.post import Post
@@ -309,7 +309,7 @@ class SessionTeams:
         found = None if self._led is None else self._led.find(to)
         if self._led is None or found is None:
             return None
-        await self._led.office.post_text(AgentName(PERSON), found, text, kind="notice")
+        await self._led.office.post_text(PERSON, found, text, kind="notice")
         return Reached(to=self._led.agent_of(found), name=found, how="queued")
 
     async def end(self, name: str, why: str) -> bool:
