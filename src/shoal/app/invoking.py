@@ -11,9 +11,10 @@ from msgspec import Struct
 from shoal.agent.agent import Agent
 from shoal.agent.calls import carry_out
 from shoal.app.orders import authority_of
+from shoal.app.project_places import project_places
 from shoal.app.skill_text import Piece, pieces
 from shoal.app.skill_trust import SkillTrust
-from shoal.app.skills import Skills, project_places
+from shoal.app.skills import Skills
 from shoal.core.agents import Completion, Launched, Order
 from shoal.core.errors import AgentRefused, BadDefinition, UnknownSkill, WorkspaceError
 from shoal.core.filenames import shown
