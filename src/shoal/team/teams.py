@@ -282,12 +282,10 @@ class SessionTeams:
 
     async def shut_down(self, name: str, reason: str) -> bool:
         """A person's word: asked, and gone after the grace whatever it says. False where there is none."""
-        led = self._led
-        found = None if led is None else led.find(name)
-        post = None if led is None or found is None else led.post_of(led.agent_of(found))
-        if led is None or found is None or post is None:
+        led, post = self._led, self._post_named(name)
+        if led is None or post is None:
             return False
-        await self._ask_to_end(led, found, reason)
+        await self._ask_to_end(led, post.member.name, reason)
         try:
             async with self._on.clock.deadline(self._on.grace):
                 await post.gone.wait()
@@ -314,17 +312,15 @@ class SessionTeams:
 
     async def end(self, name: str, why: str) -> bool:
         """End a teammate at once; False where there is none of that name."""
-        led = self._led
-        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
-        if led is None or post is None:
+        post = self._post_named(name)
+        if self._led is None or post is None:
             return False
-        await led.end(post, why)
+        await self._led.end(post, why)
         return True
 
     def interrupt(self, name: str) -> bool | None:
         """End a teammate's working period, not the teammate: whether it worked. None where there is none."""
-        led = self._led
-        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
+        post = self._post_named(name)
         if post is None:
             return None
         if isinstance(post.member, Afar):
@@ -400,6 +396,12 @@ class SessionTeams:
         await led.office.post_body(LEAD_NAME, name, body)
         led.asked_elsewhere(name, body)
         return request
+
+    def _post_named(self, name: str) -> Post | None:
+        """Of the member that has this name or id."""
+        led = self._led
+        found = None if led is None else led.find(name)
+        return None if led is None or found is None else led.post_of(led.agent_of(found))
 
     def _here(self) -> LedTeam:
         if self._led is None:
