@@ -52,6 +52,13 @@ _VARIABLES = {
 }
 
 
+PROVIDER_KEYS = {
+    "anthropic": ("anthropic_api_key", "anthropic_auth_token"),
+    "openai": ("openai_api_key",),
+    "openrouter": ("openrouter_api_key",),
+    "ollama": (),
+}
+"""The fields of `Access` that let a person in; OpenAI's two ways to be asked are one provider here."""
 PROVIDER_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
