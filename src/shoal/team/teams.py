@@ -31,6 +31,7 @@ from shoal.core.tools import Site
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.afar import Afar
 from shoal.team.footing import Footing
+from shoal.team.joining import end_mark
 from shoal.team.led import LedTeam
 from shoal.team.letters import Letter
 from shoal.team.member import Member
@@ -229,10 +230,10 @@ class SessionTeams:
         led = self._here()
         if not self.leads(site.agent):
             raise AgentRefused("Only the lead asks teammates to shut down.")
-        found = led.find(to)
-        if found is None:
+        post = self._post_named(to)
+        if post is None:
             raise led.refuse_stranger(to)
-        return await self._ask_to_end(led, found, reason)
+        return await self._ask_to_end(led, post, reason)
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
         led = self._here()
@@ -285,7 +286,7 @@ class SessionTeams:
         led, post = self._led, self._post_named(name)
         if led is None or post is None:
             return False
-        await self._ask_to_end(led, post.member.name, reason)
+        await self._ask_to_end(led, post, reason)
         try:
             async with self._on.clock.deadline(self._on.grace):
                 await post.gone.wait()
@@ -390,10 +391,12 @@ class SessionTeams:
         letter = Letter(rank=0, by="runtime", text=text, wakes=False)
         self._on.queue.put(letter.item(self._on.ids.short(), self._on.leader))
 
-    async def _ask_to_end(self, led: LedTeam, name: AgentName, reason: str) -> str:
+    async def _ask_to_end(self, led: LedTeam, post: Post, reason: str) -> str:
+        name = post.member.name
         request = shutdown_request_id(self._on.clock.now(), name)
         body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
-        await led.office.post_body(LEAD_NAME, name, body)
+        ident = f"{end_mark(post.entered)}{self._on.ids.short()}"
+        await led.office.post_body(LEAD_NAME, name, body, ident=ident)
         led.asked_elsewhere(name, body)
         return request
 
