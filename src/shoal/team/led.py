@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 
-from shoal.core.agents import Glimpse, Order
+from msgspec import Struct
+
+from shoal.core.agents import Glimpse, Order, Resolved
 from shoal.core.arrivals import Item
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
@@ -15,7 +17,7 @@ from shoal.core.groups import outlive_cancel
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
-from shoal.core.roster import GUEST, BackendType, Team, agent_id
+from shoal.core.roster import GUEST, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
@@ -39,6 +41,27 @@ from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
 from shoal.team.taking_up import go_on
+
+
+class _Joined(Struct, frozen=True):
+    """One that is in the roster, and begins with its prompt."""
+
+    member: Member | Afar
+    entered: Entered
+    counted: Started
+    prompt: str
+    resolved: Resolved
+    delivered: Container[str] = ()
+
+
+def _spawned(joined: _Joined) -> Spawned:
+    return Spawned(
+        teammate=joined.member.id,
+        name=joined.entered.name,
+        team=joined.entered.team,
+        color=joined.entered.color,
+        resolved=joined.resolved,
+    )
 
 
 class LedTeam(Departures):
@@ -76,32 +99,51 @@ class LedTeam(Departures):
     # Its members
 
     async def spawn(self, order: Order, call: str) -> Spawned:
+        (spawned,) = await self.enlist((order,), call)
+        return spawned
+
+    async def enlist(self, orders: Sequence[Order], call: str = "") -> tuple[Spawned, ...]:
+        """All have joined before the first of them begins. Where one cannot, nothing is left of any."""
+        joined: list[_Joined] = []
+        try:
+            for order in orders:
+                joined.append(await self._join(order, call))  # noqa: PERF401 - undone one by one
+            for each in joined:
+                await self._joiner.prompt(each.entered, each.prompt)
+        except BaseException:
+            for each in joined:
+                await self._part_with(each)
+            raise
+        for each in joined:
+            self._colors[each.entered.name] = each.entered.color
+            self._begin(each.member, each.entered, each.counted, each.delivered)
+        return tuple(map(_spawned, joined))
+
+    async def _join(self, order: Order, call: str) -> _Joined:
         kind = order.kind or self._on.usual
         counted = self._joiner.count(kind)
         try:
             place = await self._on.elsewhere.place(kind)
-            member, entered, delivered = await self._joined(order, place, call, counted)
+            if place == "in-process":
+                outfit, entered = await self._joiner.join(order, self._desk, call)
+                prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
+                here = self._member(outfit, counted)
+                return _Joined(here, entered, counted, prompt, outfit.resolved, outfit.delivered)
+            member, entered = await self._joiner.join_elsewhere(order, place, call)
+            ready = member.ready
+            return _Joined(self._heard(member, counted), entered, counted, ready.prompt, ready.resolved)
         except BaseException:
             self._on.purse.ended(counted, begun=False)
             raise
-        self._colors[entered.name] = entered.color
-        self._begin(member, entered, counted, delivered)
-        return Spawned(
-            teammate=member.id,
-            name=entered.name,
-            team=self.name,
-            color=entered.color,
-            resolved=member.ready.resolved if isinstance(member, Afar) else member.outfit.resolved,
-        )
 
-    async def _joined(
-        self, order: Order, place: BackendType, call: str, counted: Started
-    ) -> tuple[Member | Afar, Entered, Container[str]]:
-        if place == "in-process":
-            outfit, entered = await self._joiner.join(order, self._desk, call)
-            return self._member(outfit, counted), entered, outfit.delivered
-        member, entered = await self._joiner.join_elsewhere(order, place, call)
-        return self._heard(member, counted), entered, ()
+    async def _part_with(self, joined: _Joined) -> None:
+        """One that has not begun."""
+        self._on.purse.ended(joined.counted, begun=False)
+        try:
+            await self._on.record.rosters.leave(self.name, joined.entered.name)
+        finally:
+            member = joined.member
+            await (member.abandon() if isinstance(member, Afar) else member.finish())
 
     async def take_up(self, team: Team, tell: Callable[[Lost], None]) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on.

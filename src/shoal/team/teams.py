@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Sequence
 from functools import partial
 from types import TracebackType
 
@@ -277,9 +277,9 @@ class SessionTeams:
 
     # For the session
 
-    async def enlist(self, order: Order) -> Spawned:
-        """A member that no call of the lead asked for."""
-        return await self._here().spawn(order, "")
+    async def enlist(self, orders: Sequence[Order]) -> tuple[Spawned, ...]:
+        """Members that no call of the lead asked for; all are there before the first of them begins."""
+        return await self._here().enlist(orders)
 
     async def shut_down(self, name: str, reason: str) -> bool:
         """A person's word: asked, and gone after the grace whatever it says. False where there is none."""
