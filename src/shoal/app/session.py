@@ -321,6 +321,7 @@ class Session(Voice):
                 version=parts.version,
                 budget_usd=self.agent.purse.tree.limits.max_usd,
                 budget_tokens=self.agent.purse.tree.limits.max_tokens,
+                model_named=self._options.model if isinstance(self._options.model, str) else "",
             )
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))

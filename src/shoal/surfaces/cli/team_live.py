@@ -216,7 +216,8 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
         )
     _check_that_it_began(team, run)
     _go_where_it_worked(team)
-    return run_with(given, prompt=prompt, headless=prompt is not None, resume=run.session)
+    asked = given["model"] or _model_of(team, run)
+    return run_with({**given, "model": asked}, prompt=prompt, headless=prompt is not None, resume=run.session)
 
 
 def _check_that_it_began(team: Team, run: Run) -> None:
@@ -242,6 +243,17 @@ def _go_where_it_worked(team: Team) -> None:
         return
     tell(f"The team works in {cwd}.")
     os.chdir(cwd)
+
+
+def _model_of(team: Team, run: Run) -> str | None:
+    """The one that its lead was started with, where a flag named it."""
+    from shoal.app.watching import model_named
+    from shoal.surfaces.cli.sentences import say as tell
+
+    name = model_named(run)
+    if name:
+        tell(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
+    return name or None
 
 
 resume = click.Command(
