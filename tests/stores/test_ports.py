@@ -52,6 +52,14 @@ def test_a_journal_keeps_what_happened_with_its_time(kind, tmp_path, clock):
     assert list(kept) == expected
 
 
+def test_a_journal_in_memory_does_not_grow_for_as_long_as_a_session_lives(clock):
+    journal = MemoryJournal(clock, most=3)
+    for n in range(5):
+        journal.append(Noted(agent=LEAD, text=f"{n}"))
+    assert [event.text for event in journal.events if isinstance(event, Noted)] == ["2", "3", "4"]
+    assert (len(journal.times), journal.position()) == (3, 5)
+
+
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_results_of_one_name_do_not_overwrite_each_other(kind, tmp_path):
     memory = MemoryResults()
