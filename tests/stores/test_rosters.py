@@ -152,6 +152,17 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
+async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
+    rosters = FileRosters(home, clock=clock)
+    await made(rosters)
+    config = home / "teams" / "roof" / "config.json"
+    for broken in ('{"members": [', '{"name": '):
+        config.write_text(broken)
+        assert await rosters.read("roof") is None
+    kept = [path.read_text() for path in sorted(config.parent.glob("config.json.corrupt-*"))]
+    assert kept == ['{"members": [', '{"name": ']
+
+
 async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
     await made(rosters)
     await rosters.join("roof", newcomer())

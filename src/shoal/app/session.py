@@ -18,6 +18,7 @@ from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
+from shoal.app.taking_over import take_over
 from shoal.app.turn import Turn
 from shoal.app.voice import Voice
 from shoal.core.agents import Glimpse, Reached
@@ -26,7 +27,6 @@ from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
-    AgentEnded,
     Event,
     Finished,
     ModeChanged,
@@ -38,15 +38,13 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
     Withdrawn,
-    WorkKept,
 )
-from shoal.core.groups import leave, until_one
+from shoal.core.groups import leave, outlive_cancel, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
-from shoal.team.teams import SessionTeams
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
@@ -327,20 +325,7 @@ class Session(Voice):
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))
         if parts.left_over is not None:
-            for completion in parts.left_over.cut_off:
-                self.emit(AgentEnded(agent=completion.agent, completion=completion))
-            for completion, place in parts.left_over.unkept:
-                work = await parts.housing.settled(parts.workspace.root, place)
-                if work is not None:
-                    parts.left_over.tell_of(work, completion)
-                    self.emit(WorkKept(agent=completion.agent, work=work))
-            for ended in parts.left_over.shells:
-                self.emit(ended)
-            parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
-            parts.timetable.recover(parts.left_over.schedules)
-            if isinstance(parts.teams, SessionTeams):
-                left = parts.left_over
-                await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
+            await take_over(self, parts.left_over)
 
     async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
@@ -398,9 +383,7 @@ class Session(Voice):
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
         except TimeoutError:
             limit = self._options.deadline or 0

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Refusal, Started
-from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, BadName
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, agent_name
@@ -192,15 +191,14 @@ class Joiner:
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
         boxes = self._on.record.mailboxes(self._team.name)
-        obeyed = self._verifier.obeyed
-        asked = [obeyed(mail, entered.name) for mail in await boxes.history(entered.name)]
+        obeyed, mark = self._verifier.obeyed, end_mark(entered)
+        mails = [mail for mail in await boxes.history(entered.name) if mail.id.startswith(mark)]
         answers = [obeyed(mail, LEAD_NAME) for mail in await boxes.history(LEAD_NAME)]
         answered = {
             body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
         }
-        since = iso(entered.joined_at)
-        for body in reversed(asked):
-            if isinstance(body, ShutdownRequest) and body.timestamp >= since:
+        for mail in reversed(mails):
+            if isinstance(body := obeyed(mail, entered.name), ShutdownRequest):
                 return None if body.request_id in answered else body
         return None
 
@@ -228,6 +226,14 @@ class Joiner:
 def _prompt_id(entered: Entered) -> str:
     """Of its first message; one that had its name before had another."""
     return f"prompt-{entered.joined_at}"
+
+
+def end_mark(entered: Entered) -> str:
+    """How the identities of requests to shut down begin that are for this one.
+
+    When they were made tells it from those to one that had its name before only while nobody sets the clock.
+    """
+    return f"end-{entered.joined_at}-"
 
 
 def closing(outfit: Outfit, witness: Witness) -> Outfit:

@@ -11,6 +11,7 @@ from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
@@ -84,7 +85,7 @@ class LedTeam(Departures):
             self._on.purse.ended(counted, begun=False)
             raise
         self._colors[entered.name] = entered.color
-        self._begin(member, counted, delivered)
+        self._begin(member, entered, counted, delivered)
         return Spawned(
             teammate=member.id,
             name=entered.name,
@@ -139,7 +140,7 @@ class LedTeam(Departures):
             if counted is not None:
                 self._on.purse.ended(counted)
             return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
-        self._begin(member, counted, delivered)
+        self._begin(member, entered, counted, delivered)
         try:
             if (asked := await self._joiner.asked_to_end(entered)) is not None:
                 self.asked_to_end(member.name, asked)
@@ -317,8 +318,10 @@ class LedTeam(Departures):
         with suppress(ShoalError):
             await self._board.reclaim(name)
 
-    def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
-        post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
+    def _begin(
+        self, member: Member | Afar, entered: Entered, counted: Started, delivered: Container[str]
+    ) -> None:
+        post = self._posts[member.name] = Post(member, entered, counted, since=self._on.clock.monotonic())
         self._on.tell(member.started)
         if isinstance(member, Member):
             pump = self._door.pump(member.name, member.id, member.bring, delivered)
@@ -337,9 +340,7 @@ class LedTeam(Departures):
             # It is ended while its next process is being started.
             if not post.member.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)

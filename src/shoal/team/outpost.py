@@ -16,7 +16,7 @@ from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, PERSON, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
 from shoal.core.record import TaskBoard
 from shoal.core.roster import Member as Entered
@@ -32,7 +32,6 @@ from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
-from shoal.team.letters import PERSON
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
@@ -215,7 +214,7 @@ class Outpost(OutpostTools):
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
-        await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
+        await self.office.post_text(PERSON, member.name, text, kind="notice")
         return Reached(to=member.id, name=member.name, how="queued")
 
     def interrupt(self, name: str) -> bool | None:
