@@ -12,6 +12,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, StoreError, TeamBusy
 from shoal.core.roster import COLORS, Newcomer
 from shoal.stores.files import rosters as rosters_module
+from shoal.stores.files.handles import Directory
 from shoal.stores.files.rosters import FileRosters
 
 
@@ -180,7 +181,7 @@ async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
 async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, rosters, monkeypatch):
     await made(rosters)
     with monkeypatch.context() as cut:
-        cut.setattr(rosters_module, "_remove_tree", _die)
+        cut.setattr(Directory, "remove_tree", _die)
         with pytest.raises(SystemExit):
             await rosters.delete("roof")
     assert (home / "teams" / "roof" / "config.json").exists()

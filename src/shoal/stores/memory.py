@@ -1,9 +1,8 @@
-"""Stores that keep everything in memory, for tests and for runs that leave nothing behind."""
+"""Stores that keep everything in memory, for runs that leave nothing behind."""
 
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 
 from shoal.core.clock import Clock
 from shoal.core.entries import Entry
@@ -46,15 +45,3 @@ class MemoryJournal:
         return self._position
 
     def close(self) -> None: ...
-
-
-class MemoryResults:
-    """Its paths name what was kept; there is no such file."""
-
-    def __init__(self) -> None:
-        self.kept: dict[Path, bytes] = {}
-
-    def keep(self, name: str, content: bytes) -> Path:
-        path = Path("/memory") / f"{len(self.kept) + 1}" / name.replace("/", "-")
-        self.kept[path] = content
-        return path
