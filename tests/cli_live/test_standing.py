@@ -158,6 +158,14 @@ def test_a_row_is_never_wider_than_the_screen(columns: int) -> None:
         assert all(0 < width(clean(row)) <= columns for row in rows)
 
 
+@pytest.mark.parametrize(("color", "code"), [("pink", "38;5;213"), ("#ff8800", "38;2;255;136;0")])
+def test_a_row_has_the_colour_of_its_agent(color: str, code: str) -> None:
+    standings = Standings()
+    standings.hear(replace(started(JOE), color=color), 0.0)
+    [row] = agent_rows(standings.at_work(), 0.0, 80, colours=True)
+    assert f"\x1b[{code}m●" in row
+
+
 def test_of_many_agents_the_rest_is_counted() -> None:
     standings = after(*(started(AgentId(f"a{number}")) for number in range(11)))
     rows = agent_rows(standings.at_work(), 20.0, 80, colours=False)

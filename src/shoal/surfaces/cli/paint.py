@@ -11,7 +11,6 @@ from shoal.core.wording import clean, count, dollars, one_line, seconds
 
 __all__ = ["clean", "count", "dollars", "one_line", "seconds"]
 
-PLAIN = ""
 BOLD = "1"
 DIM = "2"
 ITALIC_DIM = "2;3"
