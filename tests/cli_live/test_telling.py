@@ -39,13 +39,13 @@ from shoal.core.ids import LEAD, EntryId, RequestId
 from shoal.core.messages import ToolResult
 from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking, shown_input
-from shoal.surfaces.cli.outcomes import outcome
-from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
-from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.activity import Activity
+from shoal.surfaces.terminal.outcomes import outcome
+from shoal.surfaces.terminal.paint import width
+from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
 
 
 def heard(text: str, kind: Any = "text") -> Heard:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import DIM, clean, has_colours, painted, style_of
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, clean, has_colours, painted, style_of
 
 if TYPE_CHECKING:
     from shoal.app.agents_view import AgentsView, Fact
@@ -224,7 +224,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 
 def _tell_problems(view: AgentsView) -> None:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     for told in view.definitions.unusable():
         say(told)

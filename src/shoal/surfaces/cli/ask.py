@@ -147,7 +147,7 @@ def _with_input(answer: Answer, changed: str) -> Answer:
 
 def _what(question: Question) -> str:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.cli.paint import one_line
+    from shoal.surfaces.terminal.paint import one_line
 
     if isinstance(question, Choose):
         return one_line(" / ".join(choice.question for choice in question.choices))
@@ -159,7 +159,7 @@ def _what(question: Question) -> str:
 
 def _whole(question: Question) -> Iterator[str]:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.cli.paint import clean
+    from shoal.surfaces.terminal.paint import clean
 
     if isinstance(question, Choose):
         for choice in question.choices:
@@ -177,7 +177,7 @@ def _whole(question: Question) -> Iterator[str]:
 
 
 def _line(row: Row) -> str:
-    from shoal.surfaces.cli.paint import cut
+    from shoal.surfaces.terminal.paint import cut
 
     gone = "" if row.live else "  (its run has ended)"
     return f"{row.question.id}  {row.seconds:>5} s  {_asker(row)}  {cut(_what(row.question), 100)}{gone}"
@@ -187,8 +187,8 @@ def _asker(row: Row) -> str:
     from shoal.app.settings import home_directory
     from shoal.app.watching import Run
     from shoal.core.ids import LEAD
-    from shoal.surfaces.cli.paint import cut
     from shoal.surfaces.cli.ps import standings_of
+    from shoal.surfaces.terminal.paint import cut
 
     standings = standings_of(Run(session=row.session, home=home_directory()))
     agent = row.question.agent

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean
+from shoal.surfaces.terminal.paint import clean
 
 
 @click.group("config")
@@ -25,7 +25,7 @@ def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     project, its own, and yours; permission rules of all of them are joined."""
     from shoal.app.config_view import shown_settings, shown_widening
     from shoal.app.settings import load_settings
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
     from shoal.wire.content import dump
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)

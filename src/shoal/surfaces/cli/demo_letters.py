@@ -16,7 +16,7 @@ from shoal.core.bodies import (
 from shoal.core.ids import LEAD
 from shoal.core.names import LEAD_NAME
 from shoal.surfaces.cli.demo_record import Letter
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, one_line
 
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 

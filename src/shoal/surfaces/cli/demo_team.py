@@ -20,8 +20,9 @@ from shoal.surfaces.cli.demo_letters import Parts, letter_parts
 from shoal.surfaces.cli.demo_record import Moved, TeamFiles
 from shoal.surfaces.cli.demo_team_rows import Row, rule, state_of, team_rows
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed, to_the_end
-from shoal.surfaces.cli.paint import (
+from shoal.surfaces.cli.progress import LiveRows
+from shoal.surfaces.terminal.feed import Feed, to_the_end
+from shoal.surfaces.terminal.paint import (
     BOLD,
     BOLD_RED,
     DIM,
@@ -34,8 +35,7 @@ from shoal.surfaces.cli.paint import (
     style_of,
     width,
 )
-from shoal.surfaces.cli.progress import LiveRows
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.screen import Screen
 
 _SILENT = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _TOLD = frozenset({"Edit", "Write", "Bash"})

@@ -9,7 +9,7 @@ from msgspec import Struct
 from shoal.app.picture.standing import Standing
 from shoal.core.ids import LEAD
 from shoal.core.tasks import Task, open_blockers
-from shoal.surfaces.cli.paint import (
+from shoal.surfaces.terminal.paint import (
     BOLD,
     DIM,
     GREEN,

@@ -17,9 +17,9 @@ from shoal.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from shoal.surfaces.cli.paint import RED, one_line
-from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.paint import RED, one_line
+from shoal.surfaces.terminal.screen import Screen
 
 
 class Voices:

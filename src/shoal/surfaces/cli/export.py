@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean
+from shoal.surfaces.terminal.paint import clean
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, CYAN, DIM, clean, has_colours, painted
 from shoal.surfaces.cli.record import (
     PERSON,
     chosen_team,
@@ -19,6 +18,7 @@ from shoal.surfaces.cli.record import (
     team_option,
     with_record,
 )
+from shoal.surfaces.terminal.paint import BOLD, CYAN, DIM, clean, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord

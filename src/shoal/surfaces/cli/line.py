@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.surfaces.cli.keys import Key, Pasted, Press, Typed
-from shoal.surfaces.cli.paint import clean, fitting, width
+from shoal.surfaces.terminal.paint import clean, fitting, width
 
 
 class Line:

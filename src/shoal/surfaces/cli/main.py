@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
         # The outermost wall: a person gets a sentence, and a traceback only on request.
         if debug:
             raise
-        from shoal.surfaces.cli.sentences import explain
+        from shoal.surfaces.terminal.sentences import explain
 
         return _told(explain(error), exits.ERROR)
     return code if isinstance(code, int) else exits.OK
@@ -251,7 +251,7 @@ def _usage(error: click.UsageError) -> int:
 
 
 def _told(text: str, code: int) -> int:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     say(text)
     return code

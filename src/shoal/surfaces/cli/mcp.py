@@ -12,8 +12,8 @@ import click
 
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.mcp_serve import serve
-from shoal.surfaces.cli.paint import DIM, GREEN, RED, YELLOW, clean, has_colours, painted
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW, clean, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.mcp_view import McpView
@@ -235,7 +235,7 @@ def _tell(standing: ServerStanding) -> None:
 
 
 def _tell_problems(view: McpView) -> None:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     for problem in view.configured.problems:
         say(problem)

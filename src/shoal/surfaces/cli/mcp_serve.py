@@ -70,8 +70,8 @@ async def _serve(team: str | None, name: str | None, flags: RunFlags) -> None:
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
     from shoal.runs.habits import Habits
-    from shoal.surfaces.cli.sentences import say
     from shoal.surfaces.mcp.server import TeamTools, server_with
+    from shoal.surfaces.terminal.sentences import say
 
     cwd, clock, ids = Path.cwd(), SystemClock(), Ids()
     settings = load_settings(cwd=cwd, given=flags.settings)

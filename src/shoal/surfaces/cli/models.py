@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, clean, count, has_colours, painted
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, clean, count, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.models_view import ModelRow, ModelsView, ProviderRow
@@ -59,7 +59,7 @@ def test(*, name: str | None, settings: str | None, as_json: bool) -> int:
     from shoal.app.trying import tried
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
-    from shoal.surfaces.cli.sentences import explain, say
+    from shoal.surfaces.terminal.sentences import explain, say
     from shoal.wire.content import dump
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)

@@ -90,8 +90,7 @@ def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
 
 
 def _print(run: Run, standings: Standings, now: float) -> None:
-    from shoal.surfaces.cli.agent_rows import doing_words, numbers
-    from shoal.surfaces.cli.paint import (
+    from shoal.surfaces.terminal.paint import (
         BOLD,
         DIM,
         cut,
@@ -102,6 +101,7 @@ def _print(run: Run, standings: Standings, now: float) -> None:
         seconds,
         style_of,
     )
+    from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
     colours = has_colours(sys.stdout)
     click.echo(painted(f"session {run.session}", BOLD, colours=colours))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from shoal.surfaces.cli.paint import BOLD, cut, has_colours, one_line, painted, width
+from shoal.surfaces.terminal.paint import BOLD, cut, has_colours, one_line, painted, width
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -38,7 +38,7 @@ def with_record(work: Callable[[AgentsRecord], Awaitable[Result]]) -> Result:
     from shoal.app.settings import home_directory
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     async def run() -> Result:
         record = AgentsRecord(home_directory(), clock=SystemClock(), ids=Ids(), report=say)
@@ -134,7 +134,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """A name and a value on each line; what has no value is left out. Long text keeps its lines."""
-    from shoal.surfaces.cli.paint import clean
+    from shoal.surfaces.terminal.paint import clean
 
     colours = has_colours(sys.stdout)
     size = max((len(name) for name, value in facts if value), default=0)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import DIM, clean
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, clean
 
 if TYPE_CHECKING:
     from shoal.app.skill_trust import SkillTrust
@@ -30,7 +30,7 @@ def command() -> None:
 @debug_option
 def ls(*, as_json: bool) -> int:
     """List the skills and commands that can be used here."""
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     found, trust = _found()
     every = _every(found)

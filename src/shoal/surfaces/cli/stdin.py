@@ -9,7 +9,7 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from shoal.surfaces.cli.sentences import say
+from shoal.surfaces.terminal.sentences import say
 
 PATIENCE = 1.0
 """Seconds of silence on an open pipe after which a person is told what is waited for."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, GREEN, YELLOW
 from shoal.surfaces.cli.record import (
     Cell,
     chosen_board,
@@ -21,6 +20,7 @@ from shoal.surfaces.cli.record import (
     team_option,
     with_record,
 )
+from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord

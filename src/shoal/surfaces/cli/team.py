@@ -11,21 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import (
-    CYAN,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    count,
-    cut,
-    dollars,
-    has_colours,
-    one_line,
-    painted,
-    seconds,
-    style_of,
-)
 from shoal.surfaces.cli.record import (
     Cell,
     debug_option,
@@ -41,6 +26,21 @@ from shoal.surfaces.cli.team_live import resume, send, stop
 from shoal.surfaces.cli.team_start import start
 from shoal.surfaces.cli.team_template import template, templates
 from shoal.surfaces.cli.team_view import facts, team_named, team_running, view_of
+from shoal.surfaces.terminal.paint import (
+    CYAN,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    count,
+    cut,
+    dollars,
+    has_colours,
+    one_line,
+    painted,
+    seconds,
+    style_of,
+)
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -199,7 +199,7 @@ def _print(views: Sequence[TeamView]) -> None:
 
 def _print_member(each: MemberView) -> None:
     """Who and what on one line, the numbers on another: both fit a narrow terminal."""
-    from shoal.surfaces.cli.asking import wanted
+    from shoal.surfaces.terminal.question_words import wanted
 
     colours, member = has_colours(sys.stdout), each.member
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000

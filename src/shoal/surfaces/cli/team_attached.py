@@ -24,7 +24,18 @@ from shoal.core.ids import LEAD
 from shoal.core.questions import Question
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
-from shoal.surfaces.cli.paint import (
+from shoal.surfaces.cli.prompt import (
+    Entered,
+    HungUp,
+    Input,
+    Interrupted,
+    LivePrompt,
+    PlainPrompt,
+    Prompt,
+    Woken,
+)
+from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.paint import (
     BOLD,
     BOLD_CYAN,
     DIM,
@@ -37,18 +48,7 @@ from shoal.surfaces.cli.paint import (
     painted,
     style_of,
 )
-from shoal.surfaces.cli.prompt import (
-    Entered,
-    HungUp,
-    Input,
-    Interrupted,
-    LivePrompt,
-    PlainPrompt,
-    Prompt,
-    Woken,
-)
-from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
-from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run, Sighting

@@ -234,7 +234,7 @@ def _check_that_it_began(team: Team, run: Run) -> None:
 
 
 def _go_where_it_worked(team: Team) -> None:
-    from shoal.surfaces.cli.sentences import say as tell
+    from shoal.surfaces.terminal.sentences import say as tell
 
     lead = team.member("team-lead")
     cwd = Path(lead.cwd) if lead is not None else Path.cwd()

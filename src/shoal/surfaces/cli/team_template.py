@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, RED, clean
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import CYAN, DIM, RED, clean
 
 if TYPE_CHECKING:
     from shoal.app.team_templates import Found, Templates

@@ -14,8 +14,8 @@ from textual.widgets import Static, TextArea
 from shoal.core.permissions import lasting
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.wording import clean, harmless, one_line
+from shoal.surfaces.terminal.question_words import change_words, text_of
 from shoal.surfaces.tui.answering_forms import Form, Offer, Offers
-from shoal.surfaces.tui.answering_words import change_words, text_of
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, line
 
 MOST_LINES = 2_000

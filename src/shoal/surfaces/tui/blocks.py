@@ -16,7 +16,7 @@ from textual.widgets import Markdown, Static
 
 from shoal.core.differences import difference
 from shoal.core.wording import clean, count, one_line, seconds
-from shoal.surfaces.cli.outcomes import outcome, todo_lines
+from shoal.surfaces.terminal.outcomes import outcome, todo_lines
 from shoal.surfaces.tui.script import Call, Prompted, Remark, Shown, Words
 
 _SLOW = 2_000

@@ -10,7 +10,7 @@ from rich.text import Text
 from shoal.app.picture.rows import AgentRow
 from shoal.core.ids import LEAD
 from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli.paint import style_of
+from shoal.surfaces.terminal.paint import style_of
 from shoal.surfaces.tui.blocks import ansi
 from shoal.surfaces.tui.seat import Seat
 

@@ -33,10 +33,10 @@ from shoal.core.events import (
 from shoal.core.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, result_text
 from shoal.core.questions import Question
 from shoal.core.wording import clean, one_line
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW
-from shoal.surfaces.cli.sentences import ending
-from shoal.surfaces.cli.telling import answered, noted
+from shoal.surfaces.terminal.event_words import noted
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW
+from shoal.surfaces.terminal.question_words import answered, wanted
+from shoal.surfaces.terminal.sentences import ending
 from shoal.wire.notices import LETTER
 
 _NOTICE = re.compile(

@@ -19,9 +19,9 @@ from shoal.core.events import (
     ToolFinished,
 )
 from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.surfaces.cli.agent_rows import agent_words
-from shoal.surfaces.cli.paint import style_of
-from shoal.surfaces.cli.telling import answered
+from shoal.surfaces.terminal.event_words import agent_words
+from shoal.surfaces.terminal.paint import style_of
+from shoal.surfaces.terminal.question_words import answered
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.transcripts import Transcript
 

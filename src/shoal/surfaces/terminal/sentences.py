@@ -115,7 +115,7 @@ def budget_warning(warned: BudgetWarned) -> str:
 
 def stopped_agents(stopped: Sequence[Glimpse]) -> str:
     """Agents that were ended before they were done, and how far each was."""
-    from shoal.surfaces.cli.paint import count, cut, one_line, seconds
+    from shoal.surfaces.terminal.paint import count, cut, one_line, seconds
 
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for each in stopped:
@@ -129,7 +129,7 @@ def stopped_agents(stopped: Sequence[Glimpse]) -> str:
 
 def cut_off_agents(ends: Sequence[Completion]) -> str:
     """Agents that were at work when an earlier process of the session died."""
-    from shoal.surfaces.cli.paint import cut, one_line
+    from shoal.surfaces.terminal.paint import cut, one_line
 
     who = ", ".join(
         f"{one_line(end.name or end.kind)} ({cut(one_line(end.description), 60)}, {end.agent})"
@@ -140,7 +140,7 @@ def cut_off_agents(ends: Sequence[Completion]) -> str:
 
 def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """Background shells, by id and command, that were still running at the end."""
-    from shoal.surfaces.cli.paint import cut, one_line
+    from shoal.surfaces.terminal.paint import cut, one_line
 
     lines = [f"  {identity}  {cut(one_line(command), 80)}" for identity, command in shells]
     return "\n".join(("Still running in the background, and ended now:", *lines))
@@ -217,11 +217,11 @@ def _nowhere() -> bool:
 
 
 def _recent_sessions() -> Iterator[str]:
-    from shoal.surfaces.cli.sessions import listed, recent
+    from shoal.surfaces.terminal.listings import recent_sessions, session_lines
 
-    if sessions := recent(limit=5):
+    if sessions := recent_sessions(limit=5):
         yield "The latest of this directory:"
-        yield from (f"  {line}" for line in listed(sessions))
+        yield from (f"  {line}" for line in session_lines(sessions))
 
 
 def _joined(*parts: str) -> str:

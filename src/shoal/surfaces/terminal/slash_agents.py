@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRefused
-from shoal.surfaces.cli.agent_rows import doing_words, numbers
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds, style_of
-from shoal.surfaces.cli.sentences import named
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds, style_of
+from shoal.surfaces.terminal.sentences import named
+from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 if TYPE_CHECKING:
     from shoal.app.picture.standing import Standing
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.dialogue import Dialogue, Write
+    from shoal.surfaces.terminal.dialogue import Dialogue, Write
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
 _LAST = 4_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.core.filenames import shown
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, count, cut, one_line
 
 if TYPE_CHECKING:
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
 
 
 def skills(talk: Dialogue) -> None:
