@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli_live.terminal import Terminal, environment
-from shoal.surfaces.terminal.paint import clean, count, cut, seconds, width
+from shoal.core.wording import clean, count, seconds
+from shoal.surfaces.terminal.paint import cut, width
 
 SCROLLING = """
 import sys

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.app.picture.standing import Standing
-from shoal.surfaces.terminal.paint import (
-    DIM,
-    YELLOW,
-    cut,
-    dollars,
-    one_line,
-    painted,
-    seconds,
-    style_of,
-    width,
-)
+from shoal.core.wording import dollars, one_line, seconds
+from shoal.surfaces.terminal.paint import DIM, YELLOW, cut, painted, style_of, width
 from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 MOST = 8

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
-from shoal.surfaces.terminal.paint import DIM, clean, has_colours, painted, style_of
+from shoal.surfaces.terminal.paint import DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
     from shoal.app.agents_view import AgentsView, Fact

@@ -147,7 +147,7 @@ def _with_input(answer: Answer, changed: str) -> Answer:
 
 def _what(question: Question) -> str:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.terminal.paint import one_line
+    from shoal.core.wording import one_line
 
     if isinstance(question, Choose):
         return one_line(" / ".join(choice.question for choice in question.choices))
@@ -159,7 +159,7 @@ def _what(question: Question) -> str:
 
 def _whole(question: Question) -> Iterator[str]:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.terminal.paint import clean
+    from shoal.core.wording import clean
 
     if isinstance(question, Choose):
         for choice in question.choices:

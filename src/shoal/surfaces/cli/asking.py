@@ -18,7 +18,8 @@ from shoal.core.questions import (
     MayRun,
     Question,
 )
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut
+from shoal.core.wording import clean
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut
 from shoal.surfaces.terminal.question_words import change_words, text_of
 from shoal.surfaces.terminal.screen import Screen
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.terminal.paint import clean
 
 
 @click.group("config")

@@ -95,7 +95,7 @@ def _who(agent: AgentId, ledger: Ledger) -> str:
 
 
 def _told(spent: Spent) -> str:
-    from shoal.surfaces.terminal.paint import count, dollars
+    from shoal.core.wording import count, dollars
 
     usage = spent.usage
     cached = (

@@ -21,6 +21,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.demo_voices import Voices
 from shoal.surfaces.cli.progress import LiveRows
@@ -28,7 +29,7 @@ from shoal.surfaces.terminal.activity import Activity
 from shoal.surfaces.terminal.event_words import agent_words
 from shoal.surfaces.terminal.feed import Feed, to_the_end
 from shoal.surfaces.terminal.outcomes import outcome
-from shoal.surfaces.terminal.paint import DIM, cut, one_line, painted, style_of, width
+from shoal.surfaces.terminal.paint import DIM, cut, painted, style_of, width
 from shoal.surfaces.terminal.screen import Screen
 
 _NAMES = 6

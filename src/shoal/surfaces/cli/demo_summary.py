@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
-from shoal.surfaces.terminal.paint import (
-    BOLD,
-    BOLD_CYAN,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    cut,
-    style_of,
-)
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, cut, style_of
 from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.core.wording import seconds
 from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
 from shoal.surfaces.cli.demo_place import Where
-from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, seconds, style_of
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, style_of
 from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from shoal.core.events import (
     ToolReturned,
     ToolStarted,
 )
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.telling import Telling
-from shoal.surfaces.terminal.paint import RED, one_line
+from shoal.surfaces.terminal.paint import RED
 from shoal.surfaces.terminal.screen import Screen
 
 

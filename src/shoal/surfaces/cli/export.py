@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.terminal.paint import clean
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run

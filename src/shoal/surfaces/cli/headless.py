@@ -340,7 +340,7 @@ class _Run:
         await self._output.end(finished)
 
     def _took(self, finished: Finished) -> str:
-        from shoal.surfaces.terminal.paint import count, dollars, seconds
+        from shoal.core.wording import count, dollars, seconds
 
         facts = (
             f"{finished.requests} request{'' if finished.requests == 1 else 's'}",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.terminal.listings import hook_lines
-from shoal.surfaces.terminal.paint import YELLOW, clean, has_colours, painted
+from shoal.surfaces.terminal.paint import YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
     pass

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import (
     PERSON,
@@ -18,7 +19,7 @@ from shoal.surfaces.cli.record import (
     team_option,
     with_record,
 )
-from shoal.surfaces.terminal.paint import BOLD, CYAN, DIM, clean, has_colours, painted
+from shoal.surfaces.terminal.paint import BOLD, CYAN, DIM, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
 from shoal.surfaces.cli.talk import Talk
-from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.terminal.sentences import cut_off_agents
 from shoal.surfaces.terminal.slash import completions

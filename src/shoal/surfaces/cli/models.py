@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean, count
 from shoal.surfaces.cli import exits
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, clean, count, has_colours, painted
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.models_view import ModelRow, ModelsView, ProviderRow

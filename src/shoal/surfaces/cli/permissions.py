@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.terminal.listings import BEHAVIORS, left_out_lines, rule_lines
-from shoal.surfaces.terminal.paint import DIM, clean, cut, has_colours, painted
+from shoal.surfaces.terminal.paint import DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.permissions_view import View

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import plugin_dirs_option
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_json, print_table
-from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW, clean
+from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
     from shoal.app.plugin_view import PluginRow

@@ -21,10 +21,11 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.questions import Question
+from shoal.core.wording import one_line, seconds
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.terminal.activity import Activity
 from shoal.surfaces.terminal.event_words import agent_words
-from shoal.surfaces.terminal.paint import DIM, cut, is_live, one_line, painted, seconds
+from shoal.surfaces.terminal.paint import DIM, cut, is_live, painted
 from shoal.surfaces.terminal.question_words import wanted
 from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen, Screen
 from shoal.surfaces.terminal.sentences import budget_warning

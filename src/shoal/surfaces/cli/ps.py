@@ -90,17 +90,8 @@ def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
 
 
 def _print(run: Run, standings: Standings, now: float) -> None:
-    from shoal.surfaces.terminal.paint import (
-        BOLD,
-        DIM,
-        cut,
-        dollars,
-        has_colours,
-        one_line,
-        painted,
-        seconds,
-        style_of,
-    )
+    from shoal.core.wording import dollars, one_line, seconds
+    from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted, style_of
     from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
     colours = has_colours(sys.stdout)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from shoal.surfaces.terminal.paint import BOLD, cut, has_colours, one_line, painted, width
+from shoal.core.wording import one_line
+from shoal.surfaces.terminal.paint import BOLD, cut, has_colours, painted, width
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -134,7 +135,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """A name and a value on each line; what has no value is left out. Long text keeps its lines."""
-    from shoal.surfaces.terminal.paint import clean
+    from shoal.core.wording import clean
 
     colours = has_colours(sys.stdout)
     size = max((len(name) for name, value in facts if value), default=0)

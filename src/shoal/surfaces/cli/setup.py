@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.terminal.paint import clean
 
 if TYPE_CHECKING:
     from shoal.app.options import Options

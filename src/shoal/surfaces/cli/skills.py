@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
-from shoal.surfaces.terminal.paint import DIM, clean
+from shoal.surfaces.terminal.paint import DIM
 
 if TYPE_CHECKING:
     from shoal.app.skill_trust import SkillTrust

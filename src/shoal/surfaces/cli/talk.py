@@ -12,6 +12,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
 from shoal.core.ids import LEAD, AgentId, EntryId
 from shoal.core.messages import Message, user
+from shoal.core.wording import clean, one_line
 from shoal.stores.files.places import subagent_path
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
@@ -20,7 +21,7 @@ from shoal.surfaces.cli.telling import Telling
 from shoal.surfaces.cli.viewing import Words
 from shoal.surfaces.terminal import slash
 from shoal.surfaces.terminal.dialogue import Dialogue, Outcome
-from shoal.surfaces.terminal.paint import BOLD_CYAN, DIM, RED, clean, cut, one_line, painted
+from shoal.surfaces.terminal.paint import BOLD_CYAN, DIM, RED, cut, painted
 from shoal.surfaces.terminal.screen import Screen
 from shoal.surfaces.terminal.slash_team import addressed, mistyped
 

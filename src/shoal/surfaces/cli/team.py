@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import count, dollars, one_line, seconds
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import (
     Cell,
@@ -32,13 +33,9 @@ from shoal.surfaces.terminal.paint import (
     GREEN,
     RED,
     YELLOW,
-    count,
     cut,
-    dollars,
     has_colours,
-    one_line,
     painted,
-    seconds,
     style_of,
 )
 

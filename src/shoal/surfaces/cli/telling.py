@@ -31,6 +31,7 @@ from shoal.core.messages import result_text
 from shoal.core.questions import (
     Question,
 )
+from shoal.core.wording import one_line, seconds
 from shoal.surfaces.terminal.event_words import agent_words, noted
 from shoal.surfaces.terminal.outcomes import outcome, todo_lines
 from shoal.surfaces.terminal.paint import (
@@ -42,8 +43,6 @@ from shoal.surfaces.terminal.paint import (
     RED,
     YELLOW,
     cut,
-    one_line,
-    seconds,
     style_of,
     width,
 )

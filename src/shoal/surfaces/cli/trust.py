@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, YELLOW, clean, has_colours, painted
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.config_view import Trusted

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import one_line
 from shoal.surfaces.terminal.listings import near, undone_lines
-from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, one_line, painted
+from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.undo import Past, TurnTaken

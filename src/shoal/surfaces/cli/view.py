@@ -12,13 +12,14 @@ import click
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
 from shoal.core.ids import LEAD, SessionId
+from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.keys import Press
 from shoal.surfaces.cli.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
 from shoal.surfaces.cli.viewing import Viewing, Words
-from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, one_line, painted
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from shoal.core.events import (
     SessionStarted,
 )
 from shoal.core.ids import LEAD, AgentId, EntryId
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.telling import Telling
-from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, one_line, style_of
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, style_of
 from shoal.surfaces.terminal.screen import Screen
 from shoal.wire.notices import LETTER
 from shoal.wire.transcript import read_line

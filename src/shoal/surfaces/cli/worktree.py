@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import (
     Cell,
@@ -20,7 +21,7 @@ from shoal.surfaces.cli.record import (
     print_table,
 )
 from shoal.surfaces.terminal.listings import age
-from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW, clean
+from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
     from shoal.core.worktrees import Kept, Removed, Standing

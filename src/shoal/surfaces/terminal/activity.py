@@ -6,7 +6,8 @@ from shoal.app.picture.doing import doing_now
 from shoal.core.clock import Clock
 from shoal.core.events import Event, RequestSettled
 from shoal.core.ids import LEAD
-from shoal.surfaces.terminal.paint import count, cut, dollars, seconds
+from shoal.core.wording import count, dollars, seconds
+from shoal.surfaces.terminal.paint import cut
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

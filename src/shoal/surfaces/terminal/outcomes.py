@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, count, one_line
+from shoal.core.wording import count, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
 _NOTE = re.compile(r"\[.*\]")

@@ -1,4 +1,4 @@
-"""How text for a person becomes what a terminal shows: colours, widths, and nothing that could command it."""
+"""Colours and widths of what a terminal shows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import os
 import re
 import unicodedata
 from typing import TextIO
-
-from shoal.core.wording import clean, count, dollars, one_line, seconds
-
-__all__ = ["clean", "count", "dollars", "one_line", "seconds"]
 
 BOLD = "1"
 DIM = "2"

@@ -115,7 +115,8 @@ def budget_warning(warned: BudgetWarned) -> str:
 
 def stopped_agents(stopped: Sequence[Glimpse]) -> str:
     """Agents that were ended before they were done, and how far each was."""
-    from shoal.surfaces.terminal.paint import count, cut, one_line, seconds
+    from shoal.core.wording import count, one_line, seconds
+    from shoal.surfaces.terminal.paint import cut
 
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for each in stopped:
@@ -129,7 +130,8 @@ def stopped_agents(stopped: Sequence[Glimpse]) -> str:
 
 def cut_off_agents(ends: Sequence[Completion]) -> str:
     """Agents that were at work when an earlier process of the session died."""
-    from shoal.surfaces.terminal.paint import cut, one_line
+    from shoal.core.wording import one_line
+    from shoal.surfaces.terminal.paint import cut
 
     who = ", ".join(
         f"{one_line(end.name or end.kind)} ({cut(one_line(end.description), 60)}, {end.agent})"
@@ -140,7 +142,8 @@ def cut_off_agents(ends: Sequence[Completion]) -> str:
 
 def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """Background shells, by id and command, that were still running at the end."""
-    from shoal.surfaces.terminal.paint import cut, one_line
+    from shoal.core.wording import one_line
+    from shoal.surfaces.terminal.paint import cut
 
     lines = [f"  {identity}  {cut(one_line(command), 80)}" for identity, command in shells]
     return "\n".join(("Still running in the background, and ended now:", *lines))

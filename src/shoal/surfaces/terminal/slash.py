@@ -12,8 +12,9 @@ from msgspec import Struct
 from shoal.app.commanding import Invocation
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.skills import Skill, TypedPrompt
+from shoal.core.wording import count, dollars, one_line
 from shoal.surfaces.terminal.listings import hook_lines, undone_lines
-from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 
 if TYPE_CHECKING:
     from shoal.app.session import Session

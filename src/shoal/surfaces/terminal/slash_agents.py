@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRefused
-from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds, style_of
+from shoal.core.wording import clean, dollars, one_line, seconds
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, style_of
 from shoal.surfaces.terminal.sentences import named
 from shoal.surfaces.terminal.standing_words import doing_words, numbers
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, get_args
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
+from shoal.core.wording import count, dollars, one_line
 from shoal.surfaces.terminal.listings import fact_lines, rule_lines, session_lines
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, count, dollars, one_line, style_of
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, style_of
 from shoal.surfaces.terminal.standing_words import doing_words
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.core.filenames import shown
-from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, count, cut, one_line
+from shoal.core.wording import count, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 
 if TYPE_CHECKING:
     from shoal.surfaces.terminal.dialogue import Dialogue
