@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.core.wording import clean
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
 from shoal.surfaces.terminal.paint import DIM, has_colours, painted, style_of
@@ -119,7 +119,7 @@ def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int
         for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
             click.echo(clean(line))
         counts = (("agent", definitions.all()), ("problem", problems), ("warning", warnings))
-        click.echo(", ".join(_count(len(things), word) for word, things in counts) + ".")
+        click.echo(", ".join(many(len(things), word) for word, things in counts) + ".")
     return exits.ERROR if problems else exits.OK
 
 
@@ -229,7 +229,3 @@ def _tell_problems(view: AgentsView) -> None:
 
     for told in view.definitions.unusable():
         say(told)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

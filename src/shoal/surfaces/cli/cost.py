@@ -95,7 +95,7 @@ def _who(agent: AgentId, ledger: Ledger) -> str:
 
 
 def _told(spent: Spent) -> str:
-    from shoal.core.wording import count, dollars
+    from shoal.core.wording import count, dollars, many
 
     usage = spent.usage
     cached = (
@@ -107,8 +107,7 @@ def _told(spent: Spent) -> str:
         else dollars(spent.usd)
     )
     tokens = f"{count(usage.prompt_tokens)} tokens in{cached}, {count(usage.output_tokens)} out"
-    requests = "1 request" if spent.requests == 1 else f"{spent.requests} requests"
-    return f"{requests}, {tokens}, {price}"
+    return f"{many(spent.requests, 'request')}, {tokens}, {price}"
 
 
 def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:

@@ -340,10 +340,10 @@ class _Run:
         await self._output.end(finished)
 
     def _took(self, finished: Finished) -> str:
-        from shoal.core.wording import count, dollars, seconds
+        from shoal.core.wording import count, dollars, many, seconds
 
         facts = (
-            f"{finished.requests} request{'' if finished.requests == 1 else 's'}",
+            many(finished.requests, "request"),
             f"{count(finished.usage.prompt_tokens)} tokens in",
             f"{count(finished.usage.output_tokens)} out",
             dollars(finished.cost_usd),

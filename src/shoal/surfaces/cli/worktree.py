@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shoal.core.wording import clean
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.record import (
     Cell,
@@ -107,8 +107,8 @@ def merge(*, name: str, as_json: bool) -> int:
         )
     elif merged.commits:
         click.echo(
-            f"Merged {merged.name} into {merged.into}: {_count(merged.commits, 'commit')}, "
-            f"{_count(len(merged.files), 'file')}. The worktree is removed."
+            f"Merged {merged.name} into {merged.into}: {many(merged.commits, 'commit')}, "
+            f"{many(len(merged.files), 'file')}. The worktree is removed."
         )
     else:
         click.echo(f"{merged.into} holds all of {merged.name} already. The worktree is removed.")
@@ -246,7 +246,3 @@ def _reaped(each: Kept | Removed) -> dict[str, Any]:
     if isinstance(each, Kept):
         return {"name": each.name, "kept": True, "path": str(each.path), "ref": each.ref, "note": each.note}
     return {"name": each.name, "kept": False, "path": None, "ref": each.ref, "note": ""}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

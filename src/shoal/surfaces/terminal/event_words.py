@@ -18,7 +18,7 @@ from shoal.core.events import (
     Undone,
     WorkKept,
 )
-from shoal.core.wording import count, one_line, seconds
+from shoal.core.wording import count, many, one_line, seconds
 from shoal.surfaces.terminal.paint import DIM, YELLOW, cut
 from shoal.surfaces.terminal.sentences import budget_warning
 
@@ -65,7 +65,7 @@ def agent_words(event: Event, it: Standing) -> str | None:
 
 def ended_words(done: Completion) -> str:
     """How it ended, and what it took."""
-    calls = f"{done.evidence.tool_calls} tool call{'' if done.evidence.tool_calls == 1 else 's'}"
+    calls = many(done.evidence.tool_calls, "tool call")
     how = "was stopped" if done.status == "killed" else done.status
     why = f", {cut(one_line(done.detail), _WIDEST)}" if done.detail else ""
     took = f"{calls}, {count(done.usage.total_tokens)} tokens, {seconds(done.duration_ms / 1000)}"

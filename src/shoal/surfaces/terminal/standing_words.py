@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.app.picture.standing import Standing
-from shoal.core.wording import count, one_line, seconds
+from shoal.core.wording import count, many, one_line, seconds
 from shoal.surfaces.terminal.question_words import wanted
 
 
@@ -14,5 +14,5 @@ def doing_words(each: Standing) -> str:
 
 
 def numbers(each: Standing, now: float) -> str:
-    calls = f"{each.tool_calls} call{'' if each.tool_calls == 1 else 's'}"
-    return f"{calls} · {count(each.tokens)} tokens · {seconds(max(now - each.since, 0.0))}"
+    took = seconds(max(now - each.since, 0.0))
+    return f"{many(each.tool_calls, 'call')} · {count(each.tokens)} tokens · {took}"

@@ -13,9 +13,9 @@ from textual.widgets import Static
 from shoal.app.picture.mail_words import mail_words
 from shoal.app.picture.rows import Frame, LetterRow
 from shoal.core.names import LEAD_NAME, agent_name
-from shoal.core.wording import clean, one_line
+from shoal.core.wording import clean, many, one_line
 from shoal.surfaces.tui.panels.board_lines import moment, owner_part
-from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line, number
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
 from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
@@ -115,7 +115,7 @@ class MailPanel(Panel):
 
     def _tell_sums(self) -> None:
         unread = sum(not row.taken for row in self._letters.values())
-        parts: list[Part] = [("Mail", "bold"), (f"  {number(len(self._letters), 'letter')}", MUTED)]
+        parts: list[Part] = [("Mail", "bold"), (f"  {many(len(self._letters), 'letter')}", MUTED)]
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._of:
