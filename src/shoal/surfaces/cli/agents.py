@@ -14,7 +14,8 @@ import click
 
 from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
 from shoal.surfaces.terminal.paint import DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 LEAD = "lead"
 _DESCRIPTION = "Say in a sentence what it does and when to use it."
 
-settings_option = click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.questions import Row
@@ -32,9 +33,7 @@ def listing(*, everything: bool = False, as_json: bool = False) -> int:
     """List the open questions, the oldest first."""
     rows = [row for row in _rows() if row.live or everything]
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump([_facts(row) for row in rows]))
+        print_json([_facts(row) for row in rows])
     elif not rows:
         click.echo("Nobody asks anything.")
     else:

@@ -9,6 +9,8 @@ import click
 
 from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
 
 
 @click.group("config")
@@ -18,7 +20,7 @@ def command() -> None:
 
 @command.command("show")
 @click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")
 def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
@@ -26,14 +28,13 @@ def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     from shoal.app.config_view import shown_settings, shown_widening
     from shoal.app.settings import load_settings
     from shoal.surfaces.terminal.sentences import say
-    from shoal.wire.content import dump
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(shown_settings(loaded))
     left_out = tuple(shown_widening(loaded.left_out))
     if as_json:
         found = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
-        click.echo(dump({"settings": found, "left_out": left_out, "warnings": loaded.warnings}))
+        print_json({"settings": found, "left_out": left_out, "warnings": loaded.warnings})
         return exits.OK
     for warning in loaded.warnings:
         say(warning)

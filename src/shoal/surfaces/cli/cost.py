@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.core.ids import AgentId, SessionId
@@ -35,9 +36,7 @@ def command(*, session: str | None, as_json: bool) -> int:
     journal = journal_path(home, found)
     ledger, by_task = usage_of(journal), _by_task(journal)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({**_facts(found, ledger), "by_task": by_task}))
+        print_json({**_facts(found, ledger), "by_task": by_task})
         return exits.OK
     click.echo(f"session {found}")
     for (agent, model), spent in ledger.spent.items():

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import fact_lines
 from shoal.surfaces.terminal.paint import has_colours
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that can be looked into.")
 @click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
 def command(
     *,
@@ -53,9 +55,7 @@ def command(
     facts = examine(os.environ, Path.cwd(), settings=settings, model=model)
     bad = any(fact.state == "bad" for fact in facts)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"ok": not bad, "facts": facts}))
+        print_json({"ok": not bad, "facts": facts})
     else:
         for line in fact_lines(facts, colours=has_colours(sys.stdout)):
             click.echo(line)
@@ -66,9 +66,7 @@ def _list(*, as_json: bool) -> int:
     from shoal.app.symptoms.known import SYMPTOMS
 
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({name: what for name, (what, _) in SYMPTOMS.items()}))
+        print_json({name: what for name, (what, _) in SYMPTOMS.items()})
         return exits.OK
     for name, (what, _) in SYMPTOMS.items():
         click.echo(f"  {name:<22}  {what}")
@@ -95,9 +93,7 @@ def _look_into(symptom: str, session: str | None, about: str, *, as_json: bool) 
     facts = looked_into(case)
     found = any(fact.state in ("bad", "warn") for fact in facts)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"symptom": symptom, "found": found, "facts": facts}))
+        print_json({"symptom": symptom, "found": found, "facts": facts})
     else:
         for line in fact_lines(facts, colours=has_colours(sys.stdout), summary=_found(found=found)):
             click.echo(line)

@@ -10,6 +10,8 @@ import click
 
 from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import hook_lines
 from shoal.surfaces.terminal.paint import YELLOW, has_colours, painted
 
@@ -23,7 +25,7 @@ def command() -> None:
 
 
 @command.command("ls", short_help="List the hooks, and where each comes from.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:
     """List the hooks, each with the file and line it comes from; what is not trusted is not run."""
@@ -31,9 +33,7 @@ def ls(*, settings: str | None, as_json: bool) -> int:
 
     seen = seen_in(Path.cwd(), given=settings)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump(seen))
+        print_json(seen)
         return exits.OK
     for line in hook_lines(seen.hooks, colours=has_colours(sys.stdout)):
         click.echo(line)

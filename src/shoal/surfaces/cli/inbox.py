@@ -9,16 +9,8 @@ import click
 
 from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import (
-    PERSON,
-    chosen_team,
-    debug_option,
-    json_option,
-    person,
-    print_json,
-    team_option,
-    with_record,
-)
+from shoal.surfaces.cli.printing import debug_option, json_option, print_json
+from shoal.surfaces.cli.record import PERSON, chosen_team, person, team_option, with_record
 from shoal.surfaces.terminal.paint import BOLD, CYAN, DIM, has_colours, painted
 
 if TYPE_CHECKING:

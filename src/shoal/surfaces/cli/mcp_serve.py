@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules
-from shoal.surfaces.cli.record import debug_option
+from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules, settings_option
+from shoal.surfaces.cli.printing import debug_option
 
 if TYPE_CHECKING:
     from shoal.app.background_runs import RunFlags
@@ -31,7 +31,7 @@ INSTALL = "pip install 'shoal[mcp]'"
     "--max-budget-usd", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="For each."
 )
 @click.option("--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="At once.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @plugin_dirs_option
 @debug_option
 def serve(*, team: str | None, name: str | None, **given: Any) -> int:

@@ -11,6 +11,8 @@ import click
 
 from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import BEHAVIORS, left_out_lines, rule_lines
 from shoal.surfaces.terminal.paint import DIM, cut, has_colours, painted
 
@@ -37,7 +39,7 @@ def command() -> None:
 @click.option(
     "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
 )
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.argument("tool")
 @click.argument("input_json", metavar="INPUT_JSON")
@@ -58,7 +60,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
     if as_json:
         from msgspec import to_builtins
 
-        _print_json({**to_builtins(explanation), "left_out": left_out})
+        print_json({**to_builtins(explanation), "left_out": left_out})
     else:
         for line in (*_told(explanation, colours=has_colours(sys.stdout)), *left_out_lines(left_out)):
             click.echo(line)
@@ -66,7 +68,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
 
 
 @command.command("ls", short_help="List the rules in force, the strongest first.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:
     """List the rules in force, the strongest first, with the file and line of each."""
@@ -83,7 +85,7 @@ def show_view(settings: str | None, *, as_json: bool) -> None:
 
 def print_view(seen: View, *, as_json: bool) -> None:
     if as_json:
-        _print_json(seen)
+        print_json(seen)
         return
     for line in rule_lines(seen, colours=has_colours(sys.stdout)):
         click.echo(line)
@@ -101,12 +103,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise click.UsageError('INPUT_JSON is a JSON object, as {"command": "git push"}.')
     return found
-
-
-def _print_json(value: object) -> None:
-    from shoal.wire.content import dump
-
-    click.echo(dump(value))
 
 
 def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:

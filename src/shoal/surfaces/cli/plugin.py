@@ -11,7 +11,7 @@ import click
 from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import plugin_dirs_option
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_json, print_table
 from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 
 @click.command("send")
@@ -31,9 +32,7 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
         raise click.UsageError("There is no text to send.")
     reached = asyncio.run(demand(find_run(home_directory(), session), Send(to=agent, text=said)))
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump(reached))
+        print_json(reached)
     else:
         how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
         click.echo(f"{reached['name']} {how}.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import recent_sessions, session_lines
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def command(*, everywhere: bool, limit: int, as_json: bool) -> int:
     """List the sessions of this directory, the newest first."""
     sessions = recent_sessions(everywhere=everywhere, limit=limit)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump([_facts(session) for session in sessions]))
+        print_json([_facts(session) for session in sessions])
     elif sessions:
         for line in session_lines(sessions):
             click.echo(line)

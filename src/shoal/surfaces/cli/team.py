@@ -12,15 +12,8 @@ import click
 
 from shoal.core.wording import count, dollars, one_line, seconds
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import (
-    Cell,
-    debug_option,
-    json_option,
-    print_facts,
-    print_json,
-    print_table,
-    with_record,
-)
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.team_attach import attach
 from shoal.surfaces.cli.team_export import export
 from shoal.surfaces.cli.team_live import resume, send, stop

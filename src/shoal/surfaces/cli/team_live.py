@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import debug_option, json_option, person, print_json, with_record
+from shoal.surfaces.cli.printing import debug_option, json_option, print_json
+from shoal.surfaces.cli.record import person, with_record
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
 from shoal.surfaces.cli.team_view import only_running, run_of, team_named, team_running
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.core.wording import one_line
+from shoal.surfaces.cli.printing import json_option, print_json
 from shoal.surfaces.terminal.listings import near, undone_lines
 from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted
 
@@ -29,7 +30,7 @@ _FILES_SHOWN = 6
 @click.option("--session", metavar="ID", help="Of this session; else the latest one of this directory.")
 @click.option("--conversation", is_flag=True, help="Let the conversation go back, too.")
 @click.option("--list", "list_", is_flag=True, help="Only list the turns and what they changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 def command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
@@ -48,7 +49,7 @@ def command(
         return 1
     report = undo(past, chosen, SystemClock(), conversation=conversation)
     if as_json:
-        _print_json(_as_data(report, past, conversation=conversation))
+        print_json(_as_data(report, past, conversation=conversation))
     else:
         for line, style in undone_lines(report, Path.cwd()):
             _say(line, style)
@@ -88,7 +89,7 @@ def _agreed(turns: tuple[TurnTaken, ...], chosen: TurnTaken, *, conversation: bo
 
 def _list(turns: tuple[TurnTaken, ...], *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     "turn": each.turn,
@@ -122,12 +123,6 @@ def _as_data(report: UndoReport, past: Past, *, conversation: bool) -> dict[str,
         "deleted": [str(path) for path in report.removed],
         "left_alone": [{"path": str(left.path), "why": left.why} for left in report.left_alone],
     }
-
-
-def _print_json(value: object) -> None:
-    from shoal.wire.content import dump
-
-    sys.stdout.write(dump(value).decode() + "\n")
 
 
 def _say(text: str, style: str = "") -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.surfaces.web.server import Place
@@ -69,9 +70,7 @@ async def _serve(place: Place, *, opens: bool, as_json: bool) -> None:
 
     def ready(address: str) -> None:
         if as_json:
-            from shoal.wire.content import dump
-
-            click.echo(dump({"url": address, "token": place.token}))
+            print_json({"url": address, "token": place.token})
         else:
             click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
         if opens:
