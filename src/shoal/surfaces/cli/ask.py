@@ -111,6 +111,7 @@ def _answer(
     question: Question, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> Answer:
     from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied
+    from shoal.surfaces.terminal.question_words import SAID_NO
 
     if isinstance(question, Choose) and answer != "no":
         parts = question.choices
@@ -121,7 +122,7 @@ def _answer(
     if answer is None:
         raise click.UsageError("Say yes or no.")
     if answer == "no":
-        return Denied(reason=reason or "The person said no.")
+        return Denied(reason=reason or SAID_NO)
     if isinstance(question, ApprovePlan):
         return Approved(digest=question.digest)
     return Allowed(remember=remember)

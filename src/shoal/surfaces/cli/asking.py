@@ -20,7 +20,7 @@ from shoal.core.questions import (
 )
 from shoal.core.wording import clean
 from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut
-from shoal.surfaces.terminal.question_words import change_words, text_of
+from shoal.surfaces.terminal.question_words import SAID_NO, change_words, text_of
 from shoal.surfaces.terminal.screen import Screen
 
 _MOST_LINES = 20
@@ -97,7 +97,7 @@ def approval(question: ApprovePlan, line: str) -> Answer | None:
         case "e":
             return Approved(digest=question.digest, mode="acceptEdits")
         case "n" | "no":
-            return Denied(reason="the person said no.")
+            return Denied(reason=SAID_NO)
         case _:
             return Denied(reason=line.strip())
 
@@ -115,7 +115,7 @@ def permission(question: MayRun, line: str) -> Answer | None:
             can_be_kept = lasting(question.suggestions, "localSettings") is not None
             return Allowed(remember="settings") if can_be_kept else None
         case "n" | "no":
-            return Denied(reason="the person said no.")
+            return Denied(reason=SAID_NO)
         case _:
             return Denied(reason=line.strip())
 

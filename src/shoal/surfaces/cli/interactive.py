@@ -56,13 +56,12 @@ def interactive(
 def _without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
-    from shoal.surfaces.cli import stdin
     from shoal.surfaces.cli.headless import Job, headless
     from shoal.surfaces.cli.output import Wanted
+    from shoal.surfaces.cli.stdin import with_piped
     from shoal.surfaces.terminal.sentences import say
 
-    piped = stdin.read_prompt() if stdin.piped() else ""
-    whole = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    whole = with_piped(prompt)
     if not whole:
         raise click.UsageError('There is no terminal to talk at. Give a prompt: shoal -p "…"')
     say("There is no terminal to talk at, so this runs as with -p.")

@@ -189,10 +189,9 @@ def _one_prompt(words: Sequence[str]) -> str | None:
 
 
 def _with_stdin(prompt: str | None) -> str:
-    from shoal.surfaces.cli import stdin
+    from shoal.surfaces.cli.stdin import with_piped
 
-    piped = stdin.read_prompt() if stdin.piped() else ""
-    whole = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    whole = with_piped(prompt)
     if not whole:
         raise click.UsageError('There is no prompt. Give one: shoal -p "…", or pipe it in: … | shoal -p')
     return whole

@@ -183,10 +183,9 @@ def login(*, name: str, mcp_config: Sequence[str]) -> int:
     except TimeoutError:
         raise click.ClickException(f"Nobody logged in within {LOGIN:g} s.") from None
     except ExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise click.ClickException(f"The login to {name} failed: {error}") from group
+        from shoal.surfaces.terminal.sentences import unwrapped
+
+        raise click.ClickException(f"The login to {name} failed: {unwrapped(group)}") from group
     click.echo(f"Logged in to {clean(name)}, which has {len(tools)} tools.")
     return exits.OK
 

@@ -34,6 +34,12 @@ def read_prompt() -> str:
     return as_text(b"".join(parts), "Standard input")
 
 
+def with_piped(prompt: str | None) -> str:
+    """The prompt, and behind it what is piped in; empty where there is neither."""
+    parts = (prompt or "", read_prompt() if piped() else "")
+    return "\n\n".join(part for part in parts if part.strip())
+
+
 def as_text(raw: bytes, what: str) -> str:
     try:
         return raw.decode()

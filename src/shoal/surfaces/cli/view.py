@@ -184,18 +184,18 @@ class View:
 
     async def _send_one(self, text: str) -> None:
         from shoal.app.watching import demand
+        from shoal.surfaces.terminal.sentences import reached
         from shoal.wire.control import Send
 
         viewing = self._viewing
         try:
-            reached = await demand(self._run, Send(to=viewing.agent, text=text))
+            told = await demand(self._run, Send(to=viewing.agent, text=text))
         except ShoalError as error:
             viewing.note(f"It was not said: {one_line(str(error))}", RED)
             if self._prompt is not None:
                 self._prompt.offer(text)
             return
-        how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
-        viewing.note(f"{viewing.name} {how}", DIM)
+        viewing.note(reached(viewing.name, told["how"]).removesuffix("."), DIM)
 
     def _say_good_bye(self) -> None:
         name = self._viewing.name

@@ -19,6 +19,9 @@ from shoal.core.questions import (
 )
 from shoal.core.wording import clean, one_line
 
+SAID_NO = "the person said no."
+"""The reason of a refusal for which none was given, as the agent reads it."""
+
 
 def wanted(question: Question) -> str:
     match question:

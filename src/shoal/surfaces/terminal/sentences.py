@@ -142,6 +142,11 @@ def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     return "\n".join(("Still running in the background, and ended now:", *lines))
 
 
+def reached(name: str, how: str) -> str:
+    """What becomes of a person's words to an agent, by how they reached it."""
+    return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
+
+
 def how_to_go_on(session: str) -> str:
     return f"The session is kept. Go on with it:  shoal --resume {session}"
 

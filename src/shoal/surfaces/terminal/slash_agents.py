@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shoal.core.errors import AgentRefused
 from shoal.core.wording import clean, dollars, one_line, seconds
 from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, style_of
-from shoal.surfaces.terminal.sentences import named
+from shoal.surfaces.terminal.sentences import named, reached
 from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ async def agents(talk: Dialogue, words: str) -> None:
             if not moved:
                 talk.telling.note("No agent is waited for.", YELLOW)
         case ["send", agent, text]:
-            reached = await talk.session.send(_meant(talk, agent), text)
-            how = "goes on with it" if reached.how == "resumed" else "hears it at its next step"
-            talk.telling.note(f"{reached.name} {how}.")
+            told = await talk.session.send(_meant(talk, agent), text)
+            talk.telling.note(reached(told.name, told.how))
         case _:
             talk.telling.note(f"Say one of these: {USAGE}", YELLOW)
 
