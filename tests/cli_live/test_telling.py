@@ -382,8 +382,16 @@ def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: s
     ],
 )
 def test_a_permission_is_answered_by_a_letter_or_by_why_not(line: str, answer: Any) -> None:
-    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    question = MayRun(
+        id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why", rule="Bash(git mv:*)"
+    )
     assert Asking(question).take(line) == answer
+
+
+@pytest.mark.parametrize("line", ["a", "s"])
+def test_a_yes_that_would_keep_nothing_is_not_taken(line: str) -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    assert Asking(question).take(line) is None
 
 
 def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:

@@ -110,8 +110,8 @@ def _rows() -> tuple[Row, ...]:
 def _answer(
     question: Question, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> Answer:
-    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied
-    from shoal.surfaces.terminal.question_words import SAID_NO
+    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied, MayRun
+    from shoal.surfaces.terminal.question_words import SAID_NO, can_hold
 
     if isinstance(question, Choose) and answer != "no":
         parts = question.choices
@@ -125,6 +125,10 @@ def _answer(
         return Denied(reason=reason or SAID_NO)
     if isinstance(question, ApprovePlan):
         return Approved(digest=question.digest)
+    if isinstance(question, MayRun) and remember not in can_hold(question):
+        raise click.UsageError(
+            f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
+        )
     return Allowed(remember=remember)
 
 

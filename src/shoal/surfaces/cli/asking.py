@@ -20,7 +20,7 @@ from shoal.core.questions import (
 )
 from shoal.core.wording import clean
 from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut
-from shoal.surfaces.terminal.question_words import SAID_NO, change_words, text_of
+from shoal.surfaces.terminal.question_words import SAID_NO, can_hold, change_words, text_of
 from shoal.surfaces.terminal.screen import Screen
 
 _MOST_LINES = 20
@@ -110,10 +110,9 @@ def permission(question: MayRun, line: str) -> Answer | None:
         case "y" | "yes":
             return Allowed()
         case "a" | "always":
-            return Allowed(remember="session")
+            return Allowed(remember="session") if "session" in can_hold(question) else None
         case "s":
-            can_be_kept = lasting(question.suggestions, "localSettings") is not None
-            return Allowed(remember="settings") if can_be_kept else None
+            return Allowed(remember="settings") if "settings" in can_hold(question) else None
         case "n" | "no":
             return Denied(reason=SAID_NO)
         case _:

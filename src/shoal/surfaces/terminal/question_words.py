@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion
+from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion, lasting
 from shoal.core.questions import (
     Allowed,
     Answer,
@@ -16,6 +16,7 @@ from shoal.core.questions import (
     Denied,
     MayRun,
     Question,
+    Remember,
 )
 from shoal.core.wording import clean, one_line
 
@@ -31,6 +32,13 @@ def wanted(question: Question) -> str:
             return "which is it to be?"
         case ApprovePlan():
             return "is the plan good?"
+
+
+def can_hold(question: MayRun) -> tuple[Remember, ...]:
+    """How long a yes can hold: longer than once only where there is something to keep."""
+    for_session: tuple[Remember, ...] = ("session",) if question.rule else ()
+    kept = lasting(question.suggestions, "localSettings") is not None
+    return ("once", *for_session, *(("settings",) if kept else ()))
 
 
 def answered(answer: Answer) -> str | None:
