@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import debug_option, json_option, person, print_json, with_record
+from shoal.surfaces.cli.printing import debug_option, json_option, print_json
+from shoal.surfaces.cli.record import person, with_record
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
 from shoal.surfaces.cli.team_view import only_running, run_of, team_named, team_running
 
@@ -234,7 +235,7 @@ def _check_that_it_began(team: Team, run: Run) -> None:
 
 
 def _go_where_it_worked(team: Team) -> None:
-    from shoal.surfaces.cli.sentences import say as tell
+    from shoal.surfaces.terminal.sentences import say as tell
 
     lead = team.member("team-lead")
     cwd = Path(lead.cwd) if lead is not None else Path.cwd()
