@@ -59,7 +59,7 @@ def own(definitions: Definitions) -> list[str]:
     return [each.name for each in definitions.all() if each.source.kind != "builtin"]
 
 
-@pytest.mark.spec("DEF-03")
+@pytest.mark.spec("DEF-03", "HOM-02", "HOM-03")
 def test_of_two_sources_the_first_wins_and_the_rest_is_told(place: Place):
     paths = [
         place.write(place.managed.parent / "agents", "x.md", text("Explore", "managed")),
