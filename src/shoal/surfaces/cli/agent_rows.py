@@ -9,28 +9,24 @@ from shoal.app.picture.standing import Standing
 from shoal.core.agents import Completion
 from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Event, WorkKept
 from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import CYAN, DIM, YELLOW, count, cut, dollars, one_line, painted, seconds, width
+from shoal.surfaces.cli.paint import (
+    DIM,
+    YELLOW,
+    count,
+    cut,
+    dollars,
+    one_line,
+    painted,
+    seconds,
+    style_of,
+    width,
+)
 
 MOST = 8
 """Agents that get a row; of the others only their number is told."""
-_COLOURS = {
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "purple": "35",
-    "cyan": CYAN,
-    "orange": "38;5;208",
-    "pink": "38;5;205",
-}
 _WIDEST = 100
 QUIET = 5.0
 """Seconds without an event from which on that is told."""
-
-
-def colour(name: str | None) -> str:
-    """The style for an agent's `color`; agents without one have the one of tool calls."""
-    return _COLOURS.get(name or "", CYAN)
 
 
 def agent_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
@@ -65,7 +61,7 @@ def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
         head = cut(head, max(room * 2 // 3, room - width(doing)))
         doing = cut(doing, room - width(head))
     style = YELLOW if each.question is not None else DIM
-    dot = painted("●", colour(each.color), colours=colours)
+    dot = painted("●", style_of(each.color), colours=colours)
     return (
         f"{indent}{dot} {head}{painted(doing, style, colours=colours)}{painted(tail, DIM, colours=colours)}"
     )

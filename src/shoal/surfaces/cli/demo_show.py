@@ -22,11 +22,11 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
 from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.agent_rows import agent_rows, agent_words, colour
+from shoal.surfaces.cli.agent_rows import agent_rows, agent_words
 from shoal.surfaces.cli.demo_voices import Voices
 from shoal.surfaces.cli.feed import Feed, to_the_end
 from shoal.surfaces.cli.outcomes import outcome
-from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
+from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, style_of, width
 from shoal.surfaces.cli.progress import LiveRows
 from shoal.surfaces.cli.screen import Screen
 
@@ -105,10 +105,10 @@ class Show:
             case _:
                 pass
         if (words := agent_words(event, it)) is not None:
-            self._voices.add(("● ", colour(it.color)), (words, ""))
+            self._voices.add(("● ", style_of(it.color)), (words, ""))
 
     def _did(self, it: Standing, call: _Call) -> None:
-        who, style = f"{it.who:<{_NAMES}} ", colour(it.color)
+        who, style = f"{it.who:<{_NAMES}} ", style_of(it.color)
         room = max(self._screen.columns - 2 - width(who) - 2 - width(call.words), 12)
         preview = (cut(call.preview, room), DIM)
         self._voices.add(("● ", style), (who, style), preview, (f"  {call.words}", call.style))

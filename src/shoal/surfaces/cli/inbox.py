@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, CYAN, DIM, clean, has_colours, painted
+from shoal.surfaces.cli.paint import BOLD, DIM, clean, has_colours, painted, style_of
 from shoal.surfaces.cli.record import (
     PERSON,
     chosen_team,
@@ -105,7 +105,7 @@ def send(*, agent: str, text: str, summary: str | None, sender: str, team: str |
 def _print(mail: Mail) -> None:
     colours = has_colours(sys.stdout)
     state = "" if mail.read else "  unread"
-    head = painted(clean(mail.sender), CYAN, colours=colours)
+    head = painted(clean(mail.sender), style_of(mail.color), colours=colours)
     summary = f"  {painted(clean(mail.summary), BOLD, colours=colours)}" if mail.summary else ""
     sys.stdout.write(f"{head}  {painted(clean(mail.timestamp) + state, DIM, colours=colours)}{summary}\n")
     for line in clean(mail.text).splitlines():

@@ -90,14 +90,24 @@ def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
 
 
 def _print(run: Run, standings: Standings, now: float) -> None:
-    from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
-    from shoal.surfaces.cli.paint import BOLD, DIM, cut, dollars, has_colours, one_line, painted, seconds
+    from shoal.surfaces.cli.agent_rows import doing_words, numbers
+    from shoal.surfaces.cli.paint import (
+        BOLD,
+        DIM,
+        cut,
+        dollars,
+        has_colours,
+        one_line,
+        painted,
+        seconds,
+        style_of,
+    )
 
     colours = has_colours(sys.stdout)
     click.echo(painted(f"session {run.session}", BOLD, colours=colours))
     for each in standings.tree():
         indent = "  " * (each.depth + 1)
-        dot = painted("●", colour(each.color), colours=colours)
+        dot = painted("●", style_of(each.color), colours=colours)
         click.echo(f"{indent}{dot} {each.who}  {cut(one_line(each.task), 70)}")
         doing = f"{each.state}: {cut(one_line(doing_words(each)), 50)}" if each.live else each.state_words
         ended = each.since + each.completion.duration_ms / 1000 if each.completion else now

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRefused
-from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds
+from shoal.surfaces.cli.agent_rows import doing_words, numbers
+from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds, style_of
 from shoal.surfaces.cli.sentences import named
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _list(talk: Dialogue) -> None:
 
 
 def _tell(write: Write, each: Standing, now: float) -> None:
-    write(f"{'  ' * max(each.depth, 1)}● ", colour(each.color))
+    write(f"{'  ' * max(each.depth, 1)}● ", style_of(each.color))
     write(f"{each.who}", BOLD)
     write(f"  {one_line(each.task)}\n")
     took = numbers(each, now if each.live else each.since + _seconds(each))

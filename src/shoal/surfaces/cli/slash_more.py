@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
-from shoal.surfaces.cli.agent_rows import colour, doing_words
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, count, dollars, one_line
+from shoal.surfaces.cli.agent_rows import doing_words
+from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, count, dollars, one_line, style_of
 
 if TYPE_CHECKING:
     from shoal.core.tasks import Task
@@ -59,7 +59,7 @@ async def team(talk: Dialogue, _: str) -> None:
     with talk.telling.aside() as write:
         write(f"  team {name or members[0].facts.team if members and members[0].facts else name}\n", BOLD)
         for each in members:
-            write("  ● ", colour(each.color))
+            write("  ● ", style_of(each.color))
             write(f"{each.who}  ")
             doing = f"{each.state}: {doing_words(each)}" if each.live else each.state_words
             cost = dollars(each.usd if each.priced else None)

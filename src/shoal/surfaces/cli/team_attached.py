@@ -22,9 +22,21 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.questions import Question
-from shoal.surfaces.cli.agent_rows import agent_rows, colour
+from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
-from shoal.surfaces.cli.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, count, cut, dollars, one_line, painted
+from shoal.surfaces.cli.paint import (
+    BOLD,
+    BOLD_CYAN,
+    DIM,
+    RED,
+    YELLOW,
+    count,
+    cut,
+    dollars,
+    one_line,
+    painted,
+    style_of,
+)
 from shoal.surfaces.cli.prompt import (
     Entered,
     HungUp,
@@ -148,7 +160,7 @@ class _Attached:
     def _tell_of(self, event: Event, words: str) -> None:
         it = self._standings.all[event.agent]
         with self._telling.aside():
-            self._screen.write(f"  {it.who}", colour(it.color))
+            self._screen.write(f"  {it.who}", style_of(it.color))
             self._screen.write(f"{cut(words, max(self._screen.columns - len(it.who) - 3, 20))}\n", DIM)
 
     def _rows(self, columns: int) -> list[str]:

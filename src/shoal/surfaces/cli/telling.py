@@ -38,7 +38,7 @@ from shoal.core.questions import (
     Denied,
     Question,
 )
-from shoal.surfaces.cli.agent_rows import agent_words, colour
+from shoal.surfaces.cli.agent_rows import agent_words
 from shoal.surfaces.cli.asking import wanted
 from shoal.surfaces.cli.outcomes import outcome, todo_lines
 from shoal.surfaces.cli.paint import (
@@ -52,6 +52,7 @@ from shoal.surfaces.cli.paint import (
     cut,
     one_line,
     seconds,
+    style_of,
     width,
 )
 from shoal.surfaces.cli.screen import Screen
@@ -129,7 +130,7 @@ class Telling:
             case _:
                 if (words := agent_words(event, it)) is not None:
                     with self.aside():
-                        self._screen.write("● ", colour(it.color))
+                        self._screen.write("● ", style_of(it.color))
                         self._screen.write(f"{words}\n")
 
     def note(self, text: str, style: str = DIM) -> None:

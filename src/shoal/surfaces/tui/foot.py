@@ -10,7 +10,7 @@ from rich.text import Text
 from shoal.app.picture.rows import AgentRow
 from shoal.core.ids import LEAD
 from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli.agent_rows import colour
+from shoal.surfaces.cli.paint import style_of
 from shoal.surfaces.tui.blocks import ansi
 from shoal.surfaces.tui.seat import Seat
 
@@ -37,7 +37,7 @@ def head_line(seat: Seat, columns: int) -> Text:
         return text
     back = "  F5 back to the lead "
     text.append(" ")
-    text.append_text(ansi("● ", colour(row.color)))
+    text.append_text(ansi("● ", style_of(row.color)))
     text.append(row.name, "bold")
     text.append(f"  {_standing(row)}", "dim")
     text.truncate(max(columns - len(back), 20), overflow="ellipsis", pad=True)
