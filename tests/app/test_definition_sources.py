@@ -97,6 +97,8 @@ def test_a_plug_ins_agents_carry_its_namespace_and_come_after_the_persons(place:
     definitions = place.definitions()
     assert own(definitions) == ["lint", "tools:lint"]
     assert definitions.find("tools:lint").source.kind == "plugin"
+    kinds = [each.source.kind for each in definitions.all()]
+    assert kinds[:3] == ["user", "plugin", "builtin"]
     place.write(place.plugin, "lint.md", text("lint", extra="maxTurns: x\n"))
     with pytest.raises(BadDefinition, match="maxTurns"):
         definitions.find("tools:lint")
