@@ -35,7 +35,7 @@ def config(home, team="roof"):
     return json.loads((home / "teams" / team / "config.json").read_bytes())
 
 
-@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09")
+@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09", "HOM-02")
 async def test_a_new_team_has_the_known_files(home, rosters, clock):
     await made(rosters)
     assert config(home) == {
@@ -206,6 +206,7 @@ def _die(*_):
     raise SystemExit
 
 
+@pytest.mark.spec("HOM-06")
 async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home, rosters):
     (home / "tasks" / "roof").mkdir(parents=True)
     (home / "tasks" / "roof" / "1.json").write_text("{}")
@@ -233,7 +234,7 @@ async def test_hostile_names_make_nothing(home, rosters, tmp_path):
     assert {path.name for path in tmp_path.rglob("*")} <= {"home", "shoal", "teams.lock"}
 
 
-@pytest.mark.spec("USR-29")
+@pytest.mark.spec("USR-29", "HOM-04")
 async def test_a_link_in_place_of_a_team_leads_nowhere(home, rosters, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
