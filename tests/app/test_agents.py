@@ -355,7 +355,7 @@ async def test_an_agent_in_memory_whose_words_no_file_could_hold_is_resumed_with
     assert "half \ud83d of it" in said
 
 
-@pytest.mark.spec("CTL-02", "SND-03")
+@pytest.mark.spec("CTL-02", "SND-03", "USR-04")
 async def test_a_message_to_a_stranger_and_to_an_agent_without_transcript_is_refused(tmp_path: Path) -> None:
     def transcripts() -> list[Path]:
         return list(Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/*.jsonl"))
@@ -550,7 +550,7 @@ async def test_many_agents_of_one_message_are_asked_about_first_with_what_they_c
     assert all(("ok" if wanted else "two will do.") in answer for answer in answers)
 
 
-@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13")
+@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13", "USR-05")
 async def test_a_definition_decides_which_tools_there_are_and_which_calls_may_run(
     tmp_path: Path,
 ) -> None:
