@@ -256,6 +256,27 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
 
 
 @pytest.mark.usefixtures("template")
+@pytest.mark.spec("USR-07", "USR-08", "LIF-05")
+async def test_a_lead_that_stands_still_is_ended_with_its_team_all_the_same(
+    shoal: Program, gate: Gate, home: Path
+) -> None:
+    mind = company(lead=["I wait."], alice=[bash(gate.command)], bob=["I wait."])
+    processes = ("--settings", '{"shoal": {"teammate_mode": "process"}}')
+    async with at_work(shoal, mind, *processes) as process:
+        process.send_signal(signal.SIGSTOP)
+        told = asyncio.create_task(shoal("team", "send", "alice", "Are you there?"))
+        stopped = await shoal("team", "stop", "--now")
+        assert stopped.code == 0, stopped.err
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+        answer = await told
+    assert (answer.code, "does not answer" in answer.err or "ended" in answer.err) == (1, True)
+    assert states(await facts(shoal))["alice"] in ("cut off", "idle")
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05")
 async def test_what_a_killed_lead_left_at_work_is_removed_only_on_purpose(
     shoal: Program, gate: Gate, home: Path

@@ -78,8 +78,17 @@ export interface MayRun {
   tool: string;
   input: Record<string, unknown>;
   reason: string;
+  /** What an answer for the session allows; empty where that is this call alone. */
   rule: string;
+  suggestions?: Suggestion[];
 }
+
+/** What a person can change so that the same is not asked again. */
+export type Suggestion = { destination: string } & (
+  | { type: "addRules"; behavior: string; rules: { toolName: string; ruleContent?: string }[] }
+  | { type: "addDirectories"; directories: string[] }
+  | { type: "setMode"; mode: string }
+);
 
 export interface Choice {
   question: string;

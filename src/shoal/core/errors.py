@@ -142,6 +142,10 @@ class StoreError(ShoalError):
 class NoSuchSession(StoreError): ...
 
 
+class RunHangs(StoreError):
+    """A run that is live and does not answer."""
+
+
 class BadName(ShoalError): ...
 
 

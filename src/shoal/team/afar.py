@@ -36,6 +36,8 @@ _COUNTED = re.compile(rb'"type":"(tool_finished|request_settled)"')
 _BEGINNING = 200
 PATIENCE = 10.0
 """Seconds in which a process that lives answers."""
+ASKED = 2
+"""How often it is asked in that time: where the lead itself stood still, one answer may come too late."""
 
 
 class Afar:
@@ -76,6 +78,9 @@ class Afar:
         self._questions = QuestionWindow(on, self._send)
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
+        self._heard = on.clock.monotonic()
+        """When something last came by its line."""
+        self._stuck = False
         self._left: words.Left | None = None
         self.witness = None if self._line is None else on.outfitter.witness(self.id)
         """Only counts: its process keeps the output file."""
@@ -138,18 +143,39 @@ class Afar:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
             return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
-        # Its own: several may ask at once.
-        number = self._number = self._number + 1
-        pong = self._pongs[number] = asyncio.get_running_loop().create_future()
-        self._send(words.Ping(number=number))
-        try:
-            async with self._on.clock.deadline(PATIENCE):
-                return not await pong
-        except TimeoutError:
+        busy = await self._asked()
+        if busy is None:
             await self._end_stuck()
-            return False
-        finally:
-            self._pongs.pop(number, None)
+        return busy is False
+
+    async def _asked(self) -> bool | None:
+        """Whether it has something to do; None where it does not answer."""
+        for _ in range(ASKED):
+            # Its own: several may ask at once.
+            number = self._number = self._number + 1
+            pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._pongs[number] = pong
+            self._send(words.Ping(number=number))
+            try:
+                async with self._on.clock.deadline(PATIENCE / ASKED):
+                    return await pong
+            except TimeoutError:
+                continue
+            finally:
+                self._pongs.pop(number, None)
+        return None
+
+    async def _see_that_it_lives(self) -> None:
+        """A process that stands still cannot notice so itself: after a silence it is asked."""
+        clock = self._on.clock
+        while True:
+            await clock.sleep(max(0.0, self._heard + self._on.stall_after - clock.monotonic()))
+            if clock.monotonic() - self._heard < self._on.stall_after:
+                continue
+            if await self._asked() is None:
+                await self._end_stuck()
+                return
+            self._heard = clock.monotonic()
 
     def waits_for(self, request: str, mail: str) -> bool:
         # What another process of it asked before this one was there, nobody waits for. That mail was there
@@ -171,14 +197,16 @@ class Afar:
     async def live(self) -> Ending:
         try:
             await self._listen()
-            if self._left is None and not self.is_foreign:
+            # One that TERM brought back says farewell, and is wanted all the same.
+            unbidden = self._left is None or self._stuck
+            if unbidden and not self.is_foreign:
                 await self.lost()
             how = await self._berth.over()
             if self.is_foreign and self.request is not None:
                 return Ending(status="completed", text="", detail="it shut down as it was asked to")
-            if self._left is None:
-                self.died = how
-                return Ending(status="failed", text="", detail=how)
+            if self._left is None or unbidden:
+                self.died = f"it had not answered for {PATIENCE:g} s" if self._stuck else how
+                return Ending(status="failed", text="", detail=self.died)
             return self._ending(self._left)
         except asyncio.CancelledError:
             if not self.stopping:
@@ -241,6 +269,7 @@ class Afar:
             await self._berth.stop(grace=GRACE)
 
     async def _end_stuck(self) -> None:
+        self._stuck = True
         self._on.note(f"{self.name} has not answered for {PATIENCE:g} s: its process is ended.")
         await self._stop()
 
@@ -253,8 +282,11 @@ class Afar:
             early, self._early = self._early, ()
             for said in early:
                 self._hear(said, tasks)
+            alive = tasks.create_task(self._see_that_it_lives())
             while (message := await self._line.receive()) is not None:
+                self._heard = self._on.clock.monotonic()
                 self._hear(words.up(message), tasks)
+            alive.cancel()
             self._questions.close()
             self._purse.hang_up()
 

@@ -240,7 +240,7 @@ def closing(outfit: Outfit, witness: Witness) -> Outfit:
     """So that its end closes its output file too."""
 
     async def finish() -> KeptWork | None:
-        witness.close()
+        witness.flush()
         return await outfit.finish()
 
     return replace(outfit, finish=finish, witness=witness)

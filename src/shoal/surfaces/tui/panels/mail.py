@@ -14,9 +14,9 @@ from shoal.app.picture.letters import letter_key
 from shoal.app.picture.mail_words import mail_words
 from shoal.app.picture.rows import Frame, LetterRow
 from shoal.core.names import LEAD_NAME, agent_name
-from shoal.core.wording import clean, one_line
+from shoal.core.wording import clean, many, one_line
 from shoal.surfaces.tui.panels.board_lines import moment, owner_part
-from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line, number
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
 from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
@@ -99,8 +99,8 @@ class MailPanel(Panel):
     def _draw(self, key: Hashable, width: int) -> list[Content]:
         if key == _OLDER:
             all_of_them = not self._of and not self._only_unread
-            many = f"{self.picture.letters.in_all - MOST} " if all_of_them else ""
-            return [line((f"… {many}older letters: shoal inbox shows them", MUTED))]
+            older = f"{self.picture.letters.in_all - MOST} " if all_of_them else ""
+            return [line((f"… {older}older letters: shoal inbox shows them", MUTED))]
         row = self._letters[str(key)]
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
@@ -123,7 +123,7 @@ class MailPanel(Panel):
     def _tell_sums(self) -> None:
         sums = self.picture.letters
         unread = sums.unread
-        parts: list[Part] = [("Mail", "bold"), (f"  {number(sums.in_all, 'letter')}", MUTED)]
+        parts: list[Part] = [("Mail", "bold"), (f"  {many(sums.in_all, 'letter')}", MUTED)]
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._of:
