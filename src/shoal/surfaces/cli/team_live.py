@@ -252,7 +252,7 @@ def _go_where_it_worked(team: Team) -> None:
 def _model_of(team: Team, run: Run) -> str | None:
     """The one that its lead was started with, where a flag named it."""
     from shoal.app.watching import model_named
-    from shoal.surfaces.cli.sentences import say as tell
+    from shoal.surfaces.terminal.sentences import say as tell
 
     name = model_named(run)
     if name:
