@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
 from shoal.app import delegating, notifying, telemetry
-from shoal.app.answering import Answering
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
 from shoal.app.options import Options
@@ -27,7 +25,6 @@ from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
-    Event,
     Finished,
     ModeChanged,
     Notified,
@@ -49,7 +46,6 @@ from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
-    from shoal.app.build import Parts
     from shoal.app.undo import TurnTaken
     from shoal.workspaces.checkpoints import UndoReport
 
@@ -65,13 +61,11 @@ class Session(Voice):
     """Opened with `async with`; leaving it ends everything it started."""
 
     def __init__(self, options: Options) -> None:
+        super().__init__()
         self._options = options
         self._exit = AsyncExitStack()
-        self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
-        self._answering = Answering()
-        self._watchers: dict[Callable[[Event], None], None] = {}
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
@@ -96,7 +90,7 @@ class Session(Voice):
         from shoal.app.build import build
 
         try:
-            self.parts: Parts = await build(self._options, self, self._exit)
+            self.parts = await build(self._options, self, self._exit)
             telemetry.attach(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()

@@ -70,7 +70,7 @@ class Outpost(OutpostTools):
 
     def __init__(self, on: Footing, membership: Membership, working: Callable[[], bool]) -> None:
         """`working` tells whether agents that the member started are at work."""
-        self._on = on
+        super().__init__(on, membership.team)
         self._is = membership
         self._link = membership.link
         self._working = working
@@ -86,7 +86,6 @@ class Outpost(OutpostTools):
         self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
         self._door = Doorkeeper(on, self._room, self._verifier, self.changed)
         self._member: Member | None = None
-        super().__init__(on, membership.team)
 
     async def __aenter__(self) -> Outpost:
         return self
