@@ -7,9 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 
-from msgspec import Struct
-
-from shoal.core.agents import Glimpse, Order, Resolved
+from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
@@ -31,6 +29,7 @@ from shoal.team.briefing import briefing
 from shoal.team.departures import Departures, is_foreign
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
+from shoal.team.intake import Intake, Joined
 from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
@@ -40,28 +39,6 @@ from shoal.team.obituary import Lost, glimpse
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
-from shoal.team.taking_up import go_on
-
-
-class _Joined(Struct, frozen=True):
-    """One that is in the roster, and begins with its prompt."""
-
-    member: Member | Afar
-    entered: Entered
-    counted: Started
-    prompt: str
-    resolved: Resolved
-    delivered: Container[str] = ()
-
-
-def _spawned(joined: _Joined) -> Spawned:
-    return Spawned(
-        teammate=joined.member.id,
-        name=joined.entered.name,
-        team=joined.entered.team,
-        color=joined.entered.color,
-        resolved=joined.resolved,
-    )
 
 
 class LedTeam(Departures):
@@ -82,6 +59,7 @@ class LedTeam(Departures):
         self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)
+        self._intake = Intake(on, self._joiner, self._board, self)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
         self._leaving: set[Post] = set()
@@ -104,46 +82,11 @@ class LedTeam(Departures):
 
     async def enlist(self, orders: Sequence[Order], call: str = "") -> tuple[Spawned, ...]:
         """All have joined before the first of them begins. Where one cannot, nothing is left of any."""
-        joined: list[_Joined] = []
-        try:
-            for order in orders:
-                joined.append(await self._join(order, call))  # noqa: PERF401 - undone one by one
-            for each in joined:
-                await self._joiner.prompt(each.entered, each.prompt)
-        except BaseException:
-            for each in joined:
-                await self._part_with(each)
-            raise
+        joined = await self._intake.join(orders, call)
         for each in joined:
             self._colors[each.entered.name] = each.entered.color
-            self._begin(each.member, each.entered, each.counted, each.delivered)
-        return tuple(map(_spawned, joined))
-
-    async def _join(self, order: Order, call: str) -> _Joined:
-        kind = order.kind or self._on.usual
-        counted = self._joiner.count(kind)
-        try:
-            place = await self._on.elsewhere.place(kind)
-            if place == "in-process":
-                outfit, entered = await self._joiner.join(order, self._desk, call)
-                prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
-                here = self._member(outfit, counted)
-                return _Joined(here, entered, counted, prompt, outfit.resolved, outfit.delivered)
-            member, entered = await self._joiner.join_elsewhere(order, place, call)
-            ready = member.ready
-            return _Joined(self._heard(member, counted), entered, counted, ready.prompt, ready.resolved)
-        except BaseException:
-            self._on.purse.ended(counted, begun=False)
-            raise
-
-    async def _part_with(self, joined: _Joined) -> None:
-        """One that has not begun."""
-        self._on.purse.ended(joined.counted, begun=False)
-        try:
-            await self._on.record.rosters.leave(self.name, joined.entered.name)
-        finally:
-            member = joined.member
-            await (member.abandon() if isinstance(member, Afar) else member.finish())
+            self._begin(each)
+        return tuple(each.spawned for each in joined)
 
     async def take_up(self, team: Team, tell: Callable[[Lost], None]) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on.
@@ -168,54 +111,16 @@ class LedTeam(Departures):
                 await self._on.record.rosters.leave(self.name, AgentName(lost.name))
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
-        counted: Started | None = None
-        try:
-            counted = self._joiner.count(entered.agent_type, again=True)
-            member, delivered = await self._taken_up(entered, held, told, counted)
-        except AgentRefused as refusal:
-            if counted is not None:
-                self._on.purse.ended(counted)
-            why = f"it could not be taken up, and is out of the team: {refusal}"
-            return self._without(entered, why, out=True)
-        except ShoalError as error:
-            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
-            if counted is not None:
-                self._on.purse.ended(counted)
-            return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
-        self._begin(member, entered, counted, delivered)
+        joined = await self._intake.take_up(entered, held, told)
+        if isinstance(joined, Lost):
+            return joined
+        self._begin(joined)
         try:
             if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+                self.asked_to_end(entered.name, asked)
         except ShoalError as error:
-            self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
+            self._on.note(f"Whether {entered.name} was asked to shut down cannot be read: {error}")
         return None
-
-    def _without(self, entered: Entered, why: str, *, out: bool = False) -> Lost:
-        self._on.note(f"The teammate {entered.name} is not here: {why}")
-        agent = AgentId(entered.agent_id)
-        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why, out=out)
-
-    async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
-    ) -> tuple[Member | Afar, Container[str]]:
-        foreign, why = self._on.elsewhere.foreign(entered.agent_type), ""
-        try:
-            place = await self._on.elsewhere.place(entered.agent_type)
-            if place != "in-process":
-                return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
-        except AgentRefused as refusal:
-            if foreign:
-                raise
-            why = str(refusal)
-        outfit = await self._joiner.again(entered, self._desk)
-        if why:
-            # Nobody is lost for want of a place: what makes one a member is its transcript.
-            self._on.note(f"{entered.name} goes on in the lead's process: {why}")
-        member = self._member(outfit, counted)
-        await go_on(self._on, member, self._board, held, told)
-        if member.state == "idle" and entered.is_active:
-            self.show_activity(member.name, active=False)
-        return member, outfit.delivered
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
@@ -335,16 +240,18 @@ class LedTeam(Departures):
     def show_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity.show(name, active=active)
 
-    def _desk(self, name: AgentName) -> MailDesk:
+    # What newcomers need of it
+
+    def desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
 
-    def _member(self, outfit: Outfit, counted: Started) -> Member:
+    def member(self, outfit: Outfit, counted: Started) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
         outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
         return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
-    def _heard(self, member: Afar, counted: Started) -> Afar:
+    def listened_to(self, member: Afar, counted: Started) -> Afar:
         """One whose line is heard by this team."""
         name = member.name
         member.counted_as(counted)
@@ -360,13 +267,12 @@ class LedTeam(Departures):
         with suppress(ShoalError):
             await self._board.reclaim(name)
 
-    def _begin(
-        self, member: Member | Afar, entered: Entered, counted: Started, delivered: Container[str]
-    ) -> None:
-        post = self._posts[member.name] = Post(member, entered, counted, since=self._on.clock.monotonic())
+    def _begin(self, joined: Joined) -> None:
+        member, since = joined.member, self._on.clock.monotonic()
+        post = self._posts[member.name] = Post(member, joined.entered, joined.counted, since=since)
         self._on.tell(member.started)
         if isinstance(member, Member):
-            pump = self._door.pump(member.name, member.id, member.bring, delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, joined.delivered)
             post.pump = self._tasks.create_task(pump)
         post.life = self._tasks.create_task(self._live(post))
         self.changed()
@@ -402,7 +308,7 @@ class LedTeam(Departures):
             if entered is None:
                 return False
             place = await self._on.elsewhere.place(entered.agent_type)
-            alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
+            alive = self.listened_to(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False
