@@ -25,6 +25,15 @@ async def test_shift_tab_goes_round_the_permission_modes(tmp_path: Path) -> None
             assert at.session.parts.permissions.mode == mode
 
 
+@pytest.mark.spec("USR-18")
+async def test_shift_tab_comes_back_to_the_mode_that_the_session_began_with(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"]), mode="dontAsk") as at:
+        await at.shows(" never asks ")
+        for words in ("asks", "accepts edits", "plans", "never asks", "asks"):
+            await at.press("shift+tab")
+            await at.shows(f" {words} ")
+
+
 @pytest.mark.spec("RUN-04", "TRN-03")
 async def test_escape_ends_the_turn_and_what_was_typed_meanwhile_is_offered_again(tmp_path: Path) -> None:
     gate = Gate()
