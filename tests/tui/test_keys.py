@@ -123,6 +123,21 @@ async def test_one_agent_is_viewed_and_talked_to(tmp_path: Path, columns: int) -
         assert at.seat.viewed == LEAD
 
 
+async def test_the_key_of_a_panel_leads_there_from_the_line_and_closes_it_from_there(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
+        side, composer = at.app.side, at.app.composer
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel")
+        await at.press("f6")
+        await at.until(lambda: composer.has_focus, "the line")
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel again")
+        assert side.shown == "agents"
+        await at.press("f2")
+        await at.until(lambda: composer.has_focus, "the line again")
+        assert side.shown == ""
+
+
 async def test_control_c_clears_the_line_then_warns_then_ends(tmp_path: Path) -> None:
     async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
         await at.type("half")
