@@ -18,7 +18,7 @@ from shoal.core.events import (
     RequestSent,
     ToolFinished,
 )
-from shoal.core.ids import LEAD, AgentId, SessionId
+from shoal.core.ids import LEAD, AgentId
 from shoal.surfaces.terminal.event_words import agent_words
 from shoal.surfaces.terminal.paint import style_of
 from shoal.surfaces.terminal.question_words import answered
@@ -87,10 +87,6 @@ class Stage:
         self.stir: Callable[[], None] = lambda: None
         """Called when there is something new to draw."""
         self._conversations: dict[AgentId, Conversation] = {}
-
-    @property
-    def session(self) -> SessionId:
-        return self.helm.run.session
 
     def conversation(self, agent: AgentId = LEAD) -> Conversation:
         known = self._conversations.get(agent)
