@@ -55,7 +55,8 @@ async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
     ((system, said),) = seen
     assert said == ["child where is it?"]
-    assert system != session.agent.system
+    assert "You carry out one task that another agent gives you" in system
+    assert session.agent.system.splitlines()[0] not in system
     assert not [event for event in events if isinstance(event, Notified)]
 
 
@@ -473,11 +474,14 @@ async def test_a_turn_limit_of_the_definition_ends_it_with_a_clear_result(tmp_pa
     assert seen == ["First of all:\nchild"] * 2
 
 
-@pytest.mark.spec("AGT-04", "USR-13")
+@pytest.mark.spec("AGT-04", "AGT-08", "USR-13")
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"subagent_type": "Explorer"}, "Explore"),
+        (
+            {"subagent_type": "Explorer"},
+            "Is Explore meant? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+        ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
         ({"isolation": "remote"}, "none is configured"),

@@ -97,7 +97,7 @@ async def test_where_forks_are_on_an_agent_with_a_type_is_of_that_type(tmp_path:
     assert reports(session) == ["nine"]
 
 
-@pytest.mark.spec("FRK-02", "FRK-03")
+@pytest.mark.spec("FRK-02", "FRK-03", "AGT-07")
 async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(tmp_path: Path) -> None:
     # Its result is in the conversation before the forks begin.
     write = ToolUse(id="c0", name="Write", input={"file_path": "a.txt", "content": "alpha"})

@@ -11,7 +11,7 @@ from shoal.core.teams import Spawned, Teams
 from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.define import FunctionTool, tool
 from shoal.tools.messages import Abroad, message_tool
-from shoal.wire.notices import NO_REPORT, evidence, kept_work, report
+from shoal.wire.notices import evidence, kept_work, report
 
 _ABOUT = (
     "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
@@ -159,7 +159,7 @@ def _completed(done: Completion) -> Outcome:
         ended = "was stopped" if done.status == "killed" else "failed"
         why = f"The agent {ended}: {done.detail}{partial}"
         return Outcome(content=f"{why}\n\n{_trailer(done)}", is_error=not done.text, data=data)
-    parts = [report(done) if done.text.strip() else NO_REPORT]
+    parts = [report(done)]
     if done.detail:
         parts.append(f"[{done.detail}]")
     if done.worktree is not None or not done.one_shot:
