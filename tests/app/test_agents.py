@@ -205,7 +205,8 @@ async def test_an_agent_that_takes_long_goes_on_in_the_background_and_repeats_no
         turn = asyncio.create_task(_drain(session.run("lead")))
         await gate.wait()
         await clock.advance(121)
-        events = await turn
+        async with asyncio.timeout(10):
+            events = await turn
         assert "goes on in the background" in result_text(results(session.agent.conversation.messages)[0])
         assert isinstance(events[-1], Finished)
         gate.opened.set()
@@ -598,12 +599,6 @@ async def test_a_denied_kind_of_agent_names_the_rule(tmp_path: Path) -> None:
     assert denied.is_error
     assert "Agent(Explore)" in result_text(denied)
     assert result_text(allowed).startswith("ok")
-    async with opened(tmp_path, model, disallowed_tools=["Agent(general-purpose)"]) as session:
-        await all_turns(session)
-        allowed, denied = results(session.agent.conversation.messages)
-    assert result_text(allowed).startswith("ok")
-    assert denied.is_error
-    assert "Agent(general-purpose)" in result_text(denied), "the kind that is meant where none is named"
 
 
 @pytest.mark.spec("USR-01")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 from pathlib import Path
@@ -73,6 +74,24 @@ async def test_a_background_agent_that_is_stopped_takes_no_other_and_no_turn_wit
         *_, finished = await turn
         assert finished.text == "the turn went on"
         other.opened.set()
+
+
+@pytest.mark.spec("TRN-01")
+async def test_every_message_of_an_agent_is_on_its_transcript_as_it_happens(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(lead=[agent("child", "c1"), "end"], child=[["I look.", use("Gate", "g1")], "done"])
+
+    def kept() -> list[str]:
+        (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session.id}/subagents/*.jsonl")
+        return [json.loads(line)["type"] for line in path.read_text().splitlines()]
+
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        turn = asyncio.create_task(drain(session.run("lead")))
+        await gate.wait()
+        assert kept() == ["user", "assistant"]
+        gate.opened.set()
+        await turn
+        assert kept() == ["user", "assistant", "user", "assistant"]
 
 
 @pytest.mark.spec("CTL-03")
