@@ -152,7 +152,7 @@ def plan(text: str) -> Any:
     return use("ExitPlanMode", f"plan-{text}", plan=text)
 
 
-@pytest.mark.spec("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "AGT-11", "USR-26", "SND-01")
+@pytest.mark.spec("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "AGT-11", "USR-26", "SND-01", "TEAM-02")
 @pytest.mark.parametrize(
     ("approver", "form"), [("auto", ""), ("lead", "newer"), ("lead", "older"), ("user", "")]
 )

@@ -52,6 +52,30 @@ async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
     assert len(tmux.rows("#{pane_id}")) == 1
 
 
+@pytest.mark.spec("TEAM-07")
+async def test_a_team_is_deleted_with_the_panes_and_the_processes_of_those_who_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    lead = [CREATE, [member("ann"), member("bob")], once(use("TeamDelete"), when="Delete it.")]
+    async with (
+        provider(monkeypatch, lead=lead, ann=["Resting now."], bob=["Resting now."]),
+        opened(tmp_path, settings=settings(), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        assert len(tmux.rows("#{pane_id}")) == 3
+        pids = [each.pid for each in session.parts.teams.members()]
+        assert len(pids) == 2
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+        await all_turns(session, "Delete it.")
+        assert len(tmux.rows("#{pane_id}")) == 1
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        for place in ("teams", "tasks"):
+            assert not (Path(session.parts.settings.home) / place / "crew").exists()
+
+
 @pytest.mark.spec("USR-20")
 async def test_a_teammate_outlives_its_pane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
@@ -111,6 +135,57 @@ async def test_another_program_is_a_member_in_its_pane(
     task = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
     assert task["status"] == "completed"
     assert len(tmux.rows("#{pane_id}")) == 1
+
+
+@pytest.mark.spec("TEAM-08", "BCK-03")
+async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_roster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    spawn = [
+        member("ann", subagent_type="scout", mode="acceptEdits"),
+        member("bob", subagent_type="scout", mode="plan"),
+        member("cyd", subagent_type="scout"),
+    ]
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+        "skip_permissions": False,
+        "mode": "acceptEdits",
+        "allowed_tools": ["Read"],
+        "disallowed_tools": ["Bash(rm:*)"],
+    }
+    async with (
+        provider(monkeypatch, lead=[CREATE, spawn, "Wait."]),
+        opened(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        roster = config("crew")["members"][1:]
+        words = {each["name"]: words_in(tmux, each["tmuxPaneId"]) for each in roster}
+        ident = session.agent.identity.session
+    for each in roster:
+        expected = [
+            *("--agent-id", each["agentId"], "--agent-name", each["name"], "--team-name", "crew"),
+            *("--agent-color", each["color"], "--parent-session-id", ident, "--agent-type", "scout"),
+            *("--model", each["model"]),
+        ]
+        assert words[each["name"]][: len(expected)] == expected
+        assert not [key for key in each if "permission" in key.lower() or key == "mode"]
+    rules = ["--allowedTools", "Read", "--disallowedTools", "Bash(rm:*)"]
+    assert words["ann"][14:] == ["--permission-mode", "acceptEdits", *rules]
+    assert words["bob"][14:] == ["--plan-mode-required", "--permission-mode", "plan", *rules]
+    assert words["cyd"][14:] == rules
+    assert [each["name"] for each in roster if each["planModeRequired"]] == ["bob"]
+
+
+def words_in(tmux: TmuxServer, pane: str) -> list[str]:
+    """Of the command line of what runs in a pane, behind the program itself."""
+    pid = tmux("display-message", "-p", "-t", pane, "#{pane_pid}")
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    return words[words.index("--agent-id") :]
 
 
 @pytest.mark.spec("BCK-03", "TRN-02")

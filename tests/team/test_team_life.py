@@ -121,3 +121,33 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
     (ended,) = [event for event in events if isinstance(event, AgentEnded)]
     assert (started.team, started.color, ended.completion.status) == ("crew", "blue", "completed")
     assert len([event for event in events if isinstance(event, MemberRested)]) == 3
+
+
+@pytest.mark.spec("TEAM-01", "TEAM-07")
+async def test_a_team_whose_members_rest_is_deleted_with_them_and_its_lead_makes_another(
+    tmp_path: Path,
+) -> None:
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            member("ann"),
+            "wait",
+            use("TeamDelete"),
+            use("TeamCreate", team_name="next"),
+            "the end",
+        ],
+        ann=["ready"],
+    )
+    async with opened(tmp_path, model) as session:
+        text = await all_turns(session, "Make a team.")
+        said = [result_text(each) for each in results(session.agent.conversation.messages)]
+        teams = session.parts.teams
+        assert teams is not None
+        assert (teams.led_name, teams.members()) == ("next", ())
+        assert [each["name"] for each in config("next")["members"]] == ["team-lead"]
+        assert [path.name for path in (home() / "teams").iterdir()] == ["next"]
+    assert text == "the end"
+    assert said[-2] == "The team crew is deleted."
+    assert said[-1].startswith("You lead the team next now.")
+    (ended,) = [event for event in recorded(session) if isinstance(event, AgentEnded)]
+    assert (ended.agent, ended.completion.status) == ("ann@crew", "killed")

@@ -25,6 +25,15 @@ async def test_shift_tab_goes_round_the_permission_modes(tmp_path: Path) -> None
             assert at.session.parts.permissions.mode == mode
 
 
+@pytest.mark.spec("USR-18")
+async def test_shift_tab_comes_back_to_the_mode_that_the_session_began_with(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"]), mode="dontAsk") as at:
+        await at.shows(" never asks ")
+        for words in ("asks", "accepts edits", "plans", "never asks", "asks"):
+            await at.press("shift+tab")
+            await at.shows(f" {words} ")
+
+
 @pytest.mark.spec("RUN-04", "TRN-03")
 async def test_escape_ends_the_turn_and_what_was_typed_meanwhile_is_offered_again(tmp_path: Path) -> None:
     gate = Gate()
@@ -145,6 +154,21 @@ async def test_one_agent_is_viewed_and_talked_to(tmp_path: Path, columns: int) -
         await at.press("f5")
         await at.shows("sent one out")
         assert at.seat.viewed == LEAD
+
+
+async def test_the_key_of_a_panel_leads_there_from_the_line_and_closes_it_from_there(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
+        side, composer = at.app.side, at.app.composer
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel")
+        await at.press("f6")
+        await at.until(lambda: composer.has_focus, "the line")
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel again")
+        assert side.shown == "agents"
+        await at.press("f2")
+        await at.until(lambda: composer.has_focus, "the line again")
+        assert side.shown == ""
 
 
 async def test_control_c_clears_the_line_then_warns_then_ends(tmp_path: Path) -> None:
