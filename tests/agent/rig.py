@@ -26,7 +26,7 @@ from shoal.core.questions import Answer, Question
 from shoal.core.tools import Tool, all_readable
 from shoal.models.scripted import ScriptedModel
 from shoal.runs.queue import Queue
-from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
+from shoal.stores.memory import MemoryJournal, MemoryTranscript
 from shoal.workspaces.local import LocalWorkspace
 
 
@@ -64,11 +64,23 @@ class Person:
         return self.answer
 
 
+class HeldResults:
+    """Its paths name what was kept; there is no such file."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Path, bytes] = {}
+
+    def keep(self, name: str, content: bytes) -> Path:
+        path = Path("/held") / f"{len(self.kept) + 1}" / name.replace("/", "-")
+        self.kept[path] = content
+        return path
+
+
 class Rig(Struct, kw_only=True):
     agent: Agent
     transcript: MemoryTranscript
     journal: MemoryJournal
-    results: MemoryResults
+    results: HeldResults
     queue: Queue
     heard: list[Event]
 
@@ -99,7 +111,7 @@ def rig(
 ) -> Rig:
     clock = clock or SystemClock()
     ids = Ids(seed)
-    transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), MemoryResults()
+    transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), HeldResults()
     queue, heard = Queue(), []
     model = model or ScriptedModel(mind, clock=clock)
 

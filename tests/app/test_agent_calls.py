@@ -80,6 +80,24 @@ async def test_a_call_is_heeded_in_all_it_says_by_the_new_name_of_the_tool_and_b
     assert request.thinking_tokens == 3_000
 
 
+@pytest.mark.spec("DEF-11")
+@pytest.mark.parametrize(("effort", "tokens"), [("low", 1_024), (5_000, 5_000)])
+async def test_an_agent_thinks_as_much_as_its_definition_says(
+    tmp_path: Path, effort: str | int, tokens: int
+) -> None:
+    asked: list[int | None] = []
+
+    def child(request: Request) -> str:
+        asked.append(request.thinking_tokens)
+        return "done"
+
+    agents = {"reader": {"description": "d", "prompt": "p", "effort": effort}}
+    model = cast(lead=[agent("child", subagent_type="reader"), "end"], child=[child])
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    assert asked == [tokens]
+
+
 @pytest.mark.spec("AGT-15")
 @pytest.mark.parametrize("field", ["tools", "hooks", "skills", "permissionMode"])
 async def test_a_call_cannot_pass_what_only_a_definition_may_say(tmp_path: Path, field: str) -> None:

@@ -36,7 +36,7 @@ def only(kind: type[Any], events: list[Any]) -> Any:
     return found
 
 
-@pytest.mark.spec("AGT-09", "AGT-12", "AGT-13", "RUN-03", "QUE-07")
+@pytest.mark.spec("AGT-09", "AGT-12", "AGT-13", "CTL-07", "RUN-03", "QUE-07")
 async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(tmp_path: Path) -> None:
     seen: list[tuple[str, list[str]]] = []
 
@@ -50,6 +50,7 @@ async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(
     events = recorded(session)
     ended = only(AgentEnded, events).completion
     assert text.startswith("it is in main.py:7\n\nagentId: " + ended.agent)
+    assert Path(ended.output).read_text().startswith("it is in main.py:7\n")
     assert f"<usage>total_tokens: {ended.usage.total_tokens}\ntool_uses: 0\nduration_ms: " in text
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
     ((system, said),) = seen
@@ -338,7 +339,23 @@ async def test_a_message_to_an_agent_that_ended_resumes_it_with_all_it_knew(tmp_
     assert len({event.agent for event in starts}) == 1
 
 
-@pytest.mark.spec("CTL-02", "SND-03")
+async def test_an_agent_in_memory_whose_words_no_file_could_hold_is_resumed_with_them(tmp_path: Path) -> None:
+    first = [agent("child remember", "c1", name="elephant", run_in_background=True), "wait"]
+    again = use("SendMessage", "m1", to="elephant", message="what was it?", summary="the word")
+    said: list[str] = []
+
+    def remembers(request: Request) -> str:
+        said.extend(message.text for message in request.messages)
+        return "that"
+
+    model = cast(lead=[*first, "noted", again, "wait", "heard"], child=["half \ud83d of it", remembers])
+    async with opened(tmp_path, model, persist=False) as session:
+        await all_turns(session)
+        await all_turns(session, "ask it again")
+    assert "half \ud83d of it" in said
+
+
+@pytest.mark.spec("CTL-02", "SND-03", "USR-04")
 async def test_a_message_to_a_stranger_and_to_an_agent_without_transcript_is_refused(tmp_path: Path) -> None:
     def transcripts() -> list[Path]:
         return list(Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/*.jsonl"))
@@ -533,7 +550,7 @@ async def test_many_agents_of_one_message_are_asked_about_first_with_what_they_c
     assert all(("ok" if wanted else "two will do.") in answer for answer in answers)
 
 
-@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13")
+@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13", "USR-05")
 async def test_a_definition_decides_which_tools_there_are_and_which_calls_may_run(
     tmp_path: Path,
 ) -> None:

@@ -97,7 +97,7 @@ def test_deny_rules_hold_even_where_permissions_are_skipped(tmp_path: Path) -> N
     assert word(decide(rules, "Read", file_path="odd/x")) == "ask"
 
 
-@pytest.mark.spec("PRM-03")
+@pytest.mark.spec("PRM-03", "HOM-04")
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "delegate", "bubble"])
 def test_outside_the_working_and_granted_directories_everything_asks(tmp_path: Path, mode: Mode) -> None:
     project, granted, other = (tmp_path / name for name in ("project", "granted", "other"))

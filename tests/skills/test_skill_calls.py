@@ -198,15 +198,16 @@ async def test_agents_at_every_depth_have_the_skills_of_the_lead(project: Path, 
 
 
 @pytest.mark.spec("DEF-08")
+@pytest.mark.parametrize("named", ["colours", "arts:colours"])
 async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
-    project: Path, home: Path
+    project: Path, home: Path, named: str
 ) -> None:
     skill(home / "skills", "style", "Write short lines.")
     plugin = project / "plugin"
     skill(plugin, "colours", "Use no red.")
     beside = plugin / "colours" / "palette.md"
     beside.write_text("only blue")
-    defined = {"painter": {"description": "d", "prompt": "You paint.", "skills": ["style", "colours"]}}
+    defined = {"painter": {"description": "d", "prompt": "You paint.", "skills": ["style", named]}}
     mind = Mind(
         lead=[agent("part-paint", subagent_type="painter"), "done"],
         paint=[use("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), everything],

@@ -277,7 +277,7 @@ class _Deaf:
     def close(self): ...
 
 
-@pytest.mark.spec("BOX-05")
+@pytest.mark.spec("BOX-05", "USR-04")
 async def test_the_ten_thousandth_message_costs_what_the_tenth_did(mail):
     """In system calls' bytes: what is written for a post does not depend on what is behind it."""
 

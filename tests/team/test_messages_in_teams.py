@@ -141,6 +141,25 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
     assert refused.result.is_error
 
 
+@pytest.mark.spec("USR-04")
+async def test_a_message_that_waits_behind_a_full_inbox_is_said_to_wait(tmp_path: Path) -> None:
+    gate = Gate()
+    many = [use("SendMessage", f"m{n}", to="ann", message=f"word {n}", summary="a word") for n in range(70)]
+    model = troupe(
+        lead=[CREATE, member("ann"), use("Until"), many, use("Open"), "wait", "end"],
+        ann=[use("Gate"), "heard"],
+    )
+    tools = [gate.tool, gate.until, gate.open]
+    async with opened(tmp_path, model, tools=tools) as session:
+        returned, _ = await heard(session)
+        path = next(home().glob("projects/*/*/subagents/agent-ann@crew.jsonl"))
+        told = path.read_text(encoding="utf-8")
+    answers = {event.call: result_text(event.result) for event in returned}
+    assert answers["m0"] == "Sent to ann."
+    assert answers["m69"] == "Sent to ann. It waits behind older mail of ann."
+    assert all(told.count(f"word {n}\\n") == 1 for n in range(70))
+
+
 @pytest.mark.spec("SND-03")
 async def test_a_message_to_a_stranger_names_those_there_are_and_writes_nothing(tmp_path: Path) -> None:
     model = troupe(lead=[CREATE, member("ann"), tell("nobody", "hello"), last_result], ann=["ready"])

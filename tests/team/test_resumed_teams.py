@@ -144,9 +144,10 @@ async def test_mail_that_a_transcript_has_but_no_mark_is_marked_and_not_heard_ag
 
 
 @pytest.mark.spec("USR-08", "USR-12")
-async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path) -> None:
-    await killed(tmp_path, "asked to end")
-    model, settings = troupe(**PARTS["asked to end"]), '{"shoal": {"shutdown_grace": 0.2}}'
+@pytest.mark.parametrize("part", ["asked to end", "asked after the clock was set back"])
+async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path, part: str) -> None:
+    await killed(tmp_path, part)
+    model, settings = troupe(**PARTS[part]), '{"shoal": {"shutdown_grace": 0.2}}'
     async with opened(tmp_path, model, resume=SESSION, settings=settings) as session:
         await went_on(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")

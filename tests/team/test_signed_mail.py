@@ -14,7 +14,7 @@ import shoal
 from cast import all_turns, recorded, use
 from foreign_mail import AT, body, entry, notes, rest, written
 from shoal.core.clock import SystemClock
-from shoal.core.events import Asked
+from shoal.core.events import Asked, Event, MessageAdded
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail
 from shoal.core.questions import Allowed, Answer, Choose, Chosen, Denied, MayRun
@@ -267,7 +267,14 @@ async def test_words_of_unknown_origin_are_marked_and_are_nobody_s_word(
 @pytest.mark.spec("USR-11", "SRF-01")
 async def test_a_person_s_words_are_theirs_and_a_copy_of_them_is_not(tmp_path: Path) -> None:
     crew = Crew()
+    added: list[MessageAdded] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, MessageAdded) and event.agent == "ann@crew":
+            added.append(event)
+
     async with opened(tmp_path, crew.model, settings=settings("always")) as session:
+        session.watch(note)
         await all_turns(session)
         await session.parts.teams.say("ann", "Stop at noon.")
         await rest(session)
@@ -286,6 +293,7 @@ async def test_a_person_s_words_are_theirs_and_a_copy_of_them_is_not(tmp_path: P
     assert crew.heard["ann"][-1] == "Stop at noon."
     assert len(crew.heard["ann"]) == 2
     assert len(crew.heard["bob"]) == 1
+    assert [each.message.text for each in added if each.by == "person"] == ["Stop at noon."]
     assert notes(recorded(session)).count("its signature is not right for it") == 4
     assert notes(recorded(session)).count("Mail for ann came a second time") == 1
     assert left == []

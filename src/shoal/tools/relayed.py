@@ -34,15 +34,12 @@ class RelayedServer:
         self._exchange = exchange
         self._version = version
         self._numbers = count(1)
-        self.info: Mapping[str, Any] = {}
-        """What the server says of itself."""
 
     async def open(self, deadline: float) -> tuple[RelayedTool, ...]:
         """Its tools. Raises `ServerFailed`."""
         about = {"name": "shoal", "version": self._version}
         given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
         answer = await self._request("initialize", given)
-        self.info = _mapping(answer.get("serverInfo"))
         await self._exchange(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         if "tools" not in _mapping(answer.get("capabilities")):
             return ()

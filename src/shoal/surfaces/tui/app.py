@@ -19,7 +19,7 @@ from textual.filter import LineFilter
 from textual.widgets import Static
 
 from shoal.core.ids import LEAD, AgentId
-from shoal.surfaces.cli.paint import YELLOW
+from shoal.surfaces.terminal.paint import YELLOW
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.attaching import message_of
 from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions

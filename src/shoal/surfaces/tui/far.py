@@ -18,8 +18,8 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli import slash
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW
+from shoal.surfaces.terminal import slash
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW
 from shoal.surfaces.tui.completing import Proposal
 from shoal.surfaces.tui.own import MODES, Line
 from shoal.surfaces.tui.stage import Stage

@@ -18,10 +18,10 @@ from shoal.core.messages import Message
 from shoal.core.wording import one_line
 from shoal.stores.files.journal import FileJournal, read_journal
 from shoal.stores.memory import MemoryJournal
-from shoal.surfaces.cli.dialogue import Dialogue, Outcome, Write
-from shoal.surfaces.cli.paint import DIM, RED
-from shoal.surfaces.cli.slash import described
-from shoal.surfaces.cli.slash_team import Addressee, addressees
+from shoal.surfaces.terminal.dialogue import Dialogue, Outcome, Write
+from shoal.surfaces.terminal.paint import DIM, RED
+from shoal.surfaces.terminal.slash import described
+from shoal.surfaces.terminal.slash_team import Addressee, addressees
 from shoal.surfaces.tui.completing import Proposal
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.stage import Stage
@@ -118,7 +118,7 @@ class OwnSeat(Dialogue):
         self.stage.hear(event, self._clock.now())
 
     def show_prompt(self, text: str) -> None:
-        from shoal.surfaces.cli.slash import is_command
+        from shoal.surfaces.terminal.slash import is_command
 
         awaited = not is_command(text) if text.strip() else False
         self.stage.conversation(self.viewed).script.typed(text, awaited=awaited)

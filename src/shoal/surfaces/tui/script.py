@@ -33,11 +33,11 @@ from shoal.core.events import (
 from shoal.core.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, result_text
 from shoal.core.questions import Question
 from shoal.core.wording import clean, one_line
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW
-from shoal.surfaces.cli.sentences import ending
-from shoal.surfaces.cli.telling import answered, noted
-from shoal.surfaces.cli.viewing import LETTER
+from shoal.surfaces.terminal.event_words import noted
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW
+from shoal.surfaces.terminal.question_words import answered, wanted
+from shoal.surfaces.terminal.sentences import ending
+from shoal.wire.notices import LETTER
 
 _NOTICE = re.compile(
     r"<(system-reminder|task-notification|agent-message|teammate-message)\b.*?</\1>", re.DOTALL
@@ -266,8 +266,8 @@ class Script:
         return past.blocks
 
     def _heard_from(self, text: str, message: Message, by: Speaker) -> None:
-        for sender, letter in LETTER.findall(text):
-            self._add(Prompted(self._next(), clean(letter).strip(), who=clean(sender)))
+        for letter in LETTER.finditer(text):
+            self._add(Prompted(self._next(), clean(letter["words"]).strip(), who=clean(letter["sender"])))
         if by in ("runtime", "tool"):
             return
         own = clean(_NOTICE.sub("", text)).strip()

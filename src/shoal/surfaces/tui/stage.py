@@ -19,8 +19,9 @@ from shoal.core.events import (
     ToolFinished,
 )
 from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.surfaces.cli.agent_rows import agent_words, colour
-from shoal.surfaces.cli.telling import answered
+from shoal.surfaces.terminal.event_words import agent_words
+from shoal.surfaces.terminal.paint import style_of
+from shoal.surfaces.terminal.question_words import answered
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.transcripts import Transcript
 
@@ -112,4 +113,4 @@ class Stage:
                 script.answered(ident, answered(answer) or "no")
             case _:
                 if (words := agent_words(event, standing)) is not None:
-                    script.remarks([("● ", colour(standing.color)), (words, "")])
+                    script.remarks([("● ", style_of(standing.color)), (words, "")])

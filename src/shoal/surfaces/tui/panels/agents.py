@@ -14,9 +14,9 @@ from textual.widgets import Static
 
 from shoal.app.picture.rows import AgentRow, Frame, QuestionRow
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.wording import dollars
+from shoal.core.wording import dollars, many
 from shoal.surfaces.tui.panels.agent_lines import ENDED, agent_line, detail_lines, last_heard, titles
-from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, line, number
+from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, line
 from shoal.surfaces.tui.panels.dialogs import ConfirmScreen
 from shoal.surfaces.tui.panels.panel import Panel, tell
 from shoal.surfaces.tui.panels.rows import Entry, Rows
@@ -145,10 +145,10 @@ class AgentsPanel(Panel):
         states = [row.state for row in self._agents.values()]
         parts: list[Part] = [("Agents", "bold")]
         for state, style in (("working", GOOD), ("waiting", ASKS), ("idle", MUTED)):
-            if many := states.count(state):
-                parts.append((f"  {many} {state}", style))
+            if number := states.count(state):
+                parts.append((f"  {number} {state}", style))
         costs = self.picture.costs
-        priced = "" if not costs.unpriced else f" and {number(costs.unpriced, 'request')} without a price"
+        priced = "" if not costs.unpriced else f" and {many(costs.unpriced, 'request')} without a price"
         parts.append((f"  {dollars(costs.usd)}{priced}", MUTED))
         self.head(line(*parts))
 
