@@ -33,7 +33,7 @@ def rc(tmp_path: Path, content: str) -> None:
     (tmp_path / "user" / ".bashrc").write_text(content)
 
 
-@pytest.mark.spec("BCK-05")
+@pytest.mark.spec("BCK-05", "HOM-02")
 async def test_commands_have_the_functions_aliases_options_and_path_of_the_person(tmp_path: Path) -> None:
     rc(tmp_path, RC)
     tool = tmp_path / "user" / "my bin" / "mytool"
@@ -54,7 +54,7 @@ async def test_commands_have_the_functions_aliases_options_and_path_of_the_perso
     assert not snapshot.exists()
 
 
-@pytest.mark.spec("USR-12")
+@pytest.mark.spec("USR-12", "HOM-06")
 async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

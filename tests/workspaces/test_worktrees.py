@@ -169,6 +169,7 @@ async def test_a_lead_in_a_sub_directory_has_agents_in_the_same_one(repository: 
     assert any("not committed" in note and "fresh/" in note for note in other.notes)
 
 
+@pytest.mark.spec("USR-06")
 async def test_an_agent_in_a_worktree_can_have_agents_in_worktrees(repository: Repository) -> None:
     worktrees = repository.worktrees()
     parent = await repository.made("a1", by=worktrees)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.agents import Isolation
 from shoal.core.definitions import (
     EFFORTS,
     EVERY,
     INHERIT,
     Definition,
-    Isolation,
     MemoryScope,
     Problem,
     Source,

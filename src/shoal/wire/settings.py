@@ -161,7 +161,8 @@ class Own(Struct, frozen=True, kw_only=True):
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
     stall_after: Seconds = 300.0
-    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed."""
+    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed; one
+    in a process of its own is asked for a sign then, and goes on in another process where it gives none."""
     team_depth: Count = 1
     """How deep teams may nest: with 2, teammates may lead teams of their own."""
     implicit_team: bool = False

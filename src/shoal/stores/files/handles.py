@@ -188,6 +188,14 @@ class Directory:
             raise unwritable(self.path / new_name, error) from error
         return True
 
+    def keep_copy(self, name: str, wanted: str) -> str:
+        """A second name for the file that nothing else has: the wanted one, or with a number behind it."""
+        free, number = wanted, 1
+        while not self.link(name, free):
+            number += 1
+            free = f"{wanted}-{number}"
+        return free
+
     def create(self, name: str, content: bytes) -> bool:
         """As `replace`, but False and no change where the file exists: the first one stands."""
         temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"

@@ -73,6 +73,19 @@ def is_held(home: Path, session: SessionId) -> bool:
     return False
 
 
+def holder(home: Path, session: SessionId) -> int | None:
+    """The process that runs this session now; None where none does, or none that can be seen from here."""
+    path = run_directory(home, session) / "lock"
+    with suppress(OSError, ValueError):
+        lock, pid = path.stat(), int(path.read_text())
+        # The number alone may be one of another machine, or of a container, and then means a stranger here.
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if os.path.samestat(opened.stat(), lock):
+                    return pid
+    return None
+
+
 def _taken(path: Path, in_use: Callable[[str], str]) -> int:
     while True:
         fd = _opened(path)

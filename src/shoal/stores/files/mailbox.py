@@ -337,11 +337,7 @@ class Mailbox:
         return window
 
     def _set_aside(self, window: Window | Invalid) -> Window:
-        aside = f"{self._file}.corrupt-{self._clock.now()}"
-        number = 1
-        while not self._places.inboxes.link(self._file, aside):
-            number += 1
-            aside = f"{self._file}.corrupt-{self._clock.now()}-{number}"
+        aside = self._places.inboxes.keep_copy(self._file, f"{self._file}.corrupt-{self._clock.now()}")
         if isinstance(window, Invalid):
             reason = window.reason
             entries = rescued(self._places.inboxes.read(self._file) or b"").entries

@@ -207,9 +207,8 @@ class FileRosters:
         if found is None:
             return None
         if isinstance(found, Invalid):
-            aside = f"{CONFIG}.corrupt-{self._clock.now()}"
-            directory.move(CONFIG, directory, aside)
-            path = directory.path / aside
+            path = directory.path / directory.keep_copy(CONFIG, f"{CONFIG}.corrupt-{self._clock.now()}")
+            directory.remove(CONFIG)
             self._report(f"The roster of the team {name} is {found.reason}. It was set aside as {path}.")
             return None
         for rejected in found.rejected:
