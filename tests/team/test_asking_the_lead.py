@@ -81,9 +81,12 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
 ) -> None:
     said: list[str] = []
 
-    def note(request: Request) -> Any:
-        said.append(last_result(request))
-        return use("Bash", f"b{len(said)}", command="touch x")
+    def touch(name: str) -> Any:
+        def line(request: Request) -> Any:
+            said.append(last_result(request))
+            return use("Bash", f"b{len(said)}", command=f"touch {name}")
+
+        return line
 
     def done(request: Request) -> str:
         said.append(last_result(request))
@@ -91,7 +94,7 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
 
     model = troupe(
         lead=[CREATE, member("ann"), "wait", "end"],
-        ann=[use("Bash", "b0", command="touch x"), note, note, done],
+        ann=[use("Bash", "b0", command="touch x"), touch("x"), touch("x"), touch("y"), touch("y"), done],
     )
     rule = AddRules(rules=(RuleValue(tool_name="Bash", rule_content="touch x"),))
     settings = '{"shoal": {"sandbox": {"enabled": false}}}'
@@ -100,10 +103,16 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
             session,
             lambda _: Denied(reason="not now"),
             lambda _: Allowed(remember="session", updates=(rule,)),
+            lambda _: Allowed(remember="session"),
         )
-    assert len(asked) == 2, "the rule answers the third call"
+    assert len(asked) == 3, "a rule answers the third call, and another one the fifth"
     assert "not now" in said[0]
+    assert all("not run" not in each for each in said[1:])
     assert (tmp_path / "x").exists()
+    last = asked[-1]
+    assert isinstance(last, MayRun)
+    assert last.rule == "Bash(touch y)"
+    assert [each.destination for each in last.suggestions] == ["session", "localSettings"]
 
 
 @pytest.mark.spec("PPR-01", "USR-05")
@@ -185,7 +194,7 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
             _, asked = await both(
                 session,
                 lambda _: Denied(reason="shorter"),
-                lambda question: Approved(digest=question.digest),
+                lambda question: Approved(digest=question.digest, mode="acceptEdits"),
             )
             assert all(isinstance(each, ApprovePlan) and each.agent == "ann@crew" for each in asked)
         else:
@@ -199,12 +208,17 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
         assert "shorter" in said[1]
         assert "still in plan mode" in said[1]
     assert "The plan is approved" in said[-2]
+    # The lead's own, unless the person names another.
+    mode = "acceptEdits" if approver == "user" else "bypassPermissions"
+    assert f"the permission mode is {mode}" in said[-2]
     assert (tmp_path / "a.txt").read_text() == "one"
     plans = [each for each in requests if each["type"] == "plan_approval_request"]
     assert len({each["requestId"] for each in plans}) == len(plans) == (1 if approver == "auto" else 2)
     assert all(each["requestId"].endswith("@ann@crew") and each["planFilePath"][0] == "/" for each in plans)
+    assert [each["planContent"] for each in plans][-2:] == ["a long plan", "a plan"][-len(plans) :]
+    assert Path(plans[-1]["planFilePath"]).read_text() == "a plan"
     assert responses[-1]["approved"] is True
-    assert responses[-1]["permissionMode"] == "bypassPermissions"
+    assert responses[-1]["permissionMode"] == mode
     assert roster["members"][1]["planModeRequired"] is True
 
 

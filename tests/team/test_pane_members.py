@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,11 @@ from tmux_rig import WAITING, TmuxServer
 from troupe import config, inbox, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
+TELLING = (
+    *(sys.executable, "-S", "-c"),
+    "import json, signal, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:])); signal.pause()",
+)
+"""Words for a program that writes its arguments into a pipe and stays."""
 END = tell("ann", {"type": "shutdown_request", "reason": "done"})
 
 
@@ -176,7 +183,7 @@ async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_ros
         assert not [key for key in each if "permission" in key.lower() or key == "mode"]
     rules = ["--allowedTools", "Read", "--disallowedTools", "Bash(rm:*)"]
     assert words["ann"][14:] == ["--permission-mode", "acceptEdits", *rules]
-    assert words["bob"][14:] == ["--plan-mode-required", "--permission-mode", "plan", *rules]
+    assert words["bob"][14:] == ["--plan-mode-required", *rules]
     assert words["cyd"][14:] == rules
     assert [each["name"] for each in roster if each["planModeRequired"]] == ["bob"]
 
@@ -186,6 +193,49 @@ def words_in(tmux: TmuxServer, pane: str) -> list[str]:
     pid = tmux("display-message", "-p", "-t", pane, "#{pane_pid}")
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
     return words[words.index("--agent-id") :]
+
+
+@pytest.mark.spec("AGT-11", "AGT-07", "PRM-07")
+@pytest.mark.parametrize(
+    ("lead", "wish", "words"),
+    [
+        ("default", None, []),
+        ("default", "plan", ["--plan-mode-required"]),
+        ("acceptEdits", "delegate", ["--permission-mode", "acceptEdits"]),
+        ("default", "acceptEdits", ["--permission-mode", "default"]),
+        ("default", "bypassPermissions", ["--permission-mode", "default"]),
+        ("plan", None, ["--permission-mode", "plan"]),
+        ("bypassPermissions", None, ["--dangerously-skip-permissions"]),
+        ("bypassPermissions", "bypassPermissions", ["--dangerously-skip-permissions"]),
+        ("bypassPermissions", "plan", ["--plan-mode-required", "--dangerously-skip-permissions"]),
+        ("bypassPermissions", "acceptEdits", ["--permission-mode", "acceptEdits"]),
+    ],
+)
+async def test_another_program_is_told_its_mode_and_never_one_wider_than_its_lead_s(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmux: TmuxServer,
+    lead: Any,
+    wish: str | None,
+    words: list[str],
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = {
+        "settings": settings(teammate_programs={"scout": [*TELLING, str(pipe)]}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+        "skip_permissions": lead == "bypassPermissions",
+        **({} if lead == "bypassPermissions" else {"mode": lead}),
+    }
+    more = {} if wish is None else {"mode": wish}
+    begin = [CREATE, member("ann", subagent_type="scout", **more), "Wait."]
+    async with provider(monkeypatch, lead=begin), opened(tmp_path, **given) as session, asyncio.timeout(40):
+        async for _ in session.run("Go."):
+            pass
+        told = json.loads(await asyncio.to_thread(pipe.read_text))
+    assert told[told.index("--model") + 2 :] == words
 
 
 @pytest.mark.spec("BCK-03", "TRN-02")
