@@ -748,6 +748,19 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_when_it_passe
     assert not late.is_error
 
 
+@pytest.mark.spec("TSK-13")
+async def test_the_agents_of_a_session_without_a_team_share_its_board(tmp_path: Path) -> None:
+    model = cast(
+        lead=[use("TaskCreate", subject="make it", description="d"), agent("child"), use("TaskList"), "end"],
+        child=[use("TaskUpdate", taskId="1", status="completed"), "done"],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        assert result_text(results(session.agent.conversation.messages)[-1]) == "#1 completed: make it"
+    (board,) = (Path(os.environ["SHOAL_HOME"]) / "tasks").iterdir()
+    assert board.name == session.id
+
+
 @pytest.mark.spec("AGT-07")
 async def test_who_resumes_an_agent_does_not_widen_what_it_was_held_to(tmp_path: Path) -> None:
     agents = {
