@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,47 @@ async def test_a_call_is_heeded_in_all_it_says_by_the_new_name_of_the_tool_and_b
     (request,) = asked
     assert request.messages[0].text == "child look"
     assert request.thinking_tokens == 3_000
+
+
+@pytest.mark.spec("AGT-07")
+async def test_an_agent_has_tools_that_its_parent_has_not(tmp_path: Path) -> None:
+    agents = {"narrow": {"description": "d", "prompt": "p", "tools": ["Agent", "Read"]}}
+    model = cast(
+        lead=[agent("middle", subagent_type="narrow"), "end"],
+        middle=[agent("child", subagent_type="general-purpose"), "done"],
+        child=["done"],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    narrow, wide = starts(session)
+    assert narrow.tools == ("Read", "Agent")
+    assert {"Read", "Write", "Bash"} <= {*wide.tools}
+
+
+@pytest.mark.spec("AGT-07")
+@pytest.mark.parametrize(
+    ("whose", "wish", "mode"),
+    [
+        ("project", "acceptEdits", "default"),
+        ("person", "acceptEdits", "acceptEdits"),
+        ("person", "bypassPermissions", "default"),
+        ("project", "plan", "plan"),
+    ],
+)
+async def test_only_a_person_s_own_agents_may_have_a_wider_mode(
+    tmp_path: Path, whose: str, wish: str, mode: str
+) -> None:
+    place = tmp_path / ".claude" if whose == "project" else Path(os.environ["SHOAL_HOME"])
+    (place / "agents").mkdir(parents=True)
+    front = f"---\nname: one\ndescription: d\npermissionMode: {wish}\n---\np\n"
+    (place / "agents" / "one.md").write_text(front)
+    again = use("SendMessage", to="joe", message="again", summary="again")
+    model = cast(
+        lead=[agent("child", subagent_type="one", name="joe"), again, "wait", "end"], child=["done", "again"]
+    )
+    async with opened(tmp_path, model, skip_permissions=False, mode="default") as session:
+        await all_turns(session)
+    assert [(each.mode, each.resumed) for each in starts(session)] == [(mode, False), (mode, True)]
 
 
 @pytest.mark.spec("DEF-11")
@@ -227,7 +269,7 @@ async def test_programs_get_the_result_of_each_status_as_data(tmp_path: Path) ->
     model = cast(
         lead=[
             [agent("child one", "c1"), agent("work apart", "c2", isolation="worktree")],
-            agent("child two", "c3", run_in_background=True),
+            use("Agent", "c3", description="the second", prompt="child two", run_in_background=True),
             "end",
         ],
         child=[use("Glob", "g1", pattern="*"), "found it"],
@@ -252,7 +294,7 @@ async def test_programs_get_the_result_of_each_status_as_data(tmp_path: Path) ->
     assert said == {
         "status": "async_launched",
         "agentId": two.agent,
-        "description": "child two",
+        "description": "the second",
         "prompt": "child two",
         "canReadOutputFile": True,
     }

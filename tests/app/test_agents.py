@@ -65,7 +65,8 @@ async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
     ((system, said),) = seen
     assert said == ["child where is it?"]
-    assert system != session.agent.system
+    assert "You carry out one task that another agent gives you" in system
+    assert session.agent.system.splitlines()[0] not in system
     assert not [event for event in events if isinstance(event, Notified)]
 
 
@@ -580,11 +581,14 @@ async def test_a_turn_limit_of_the_definition_ends_it_with_a_clear_result(tmp_pa
     assert seen == ["First of all:\nchild"] * 2
 
 
-@pytest.mark.spec("AGT-04", "USR-13")
+@pytest.mark.spec("AGT-04", "AGT-08", "USR-13")
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"subagent_type": "Explorer"}, "Explore"),
+        (
+            {"subagent_type": "Explorer"},
+            "Is Explore meant? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+        ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
         ({"isolation": "remote"}, "none is configured"),
@@ -742,6 +746,19 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_when_it_passe
     assert early.is_error
     assert "its acceptance command `test -e made.txt` ended with 1" in result_text(early)
     assert not late.is_error
+
+
+@pytest.mark.spec("TSK-13")
+async def test_the_agents_of_a_session_without_a_team_share_its_board(tmp_path: Path) -> None:
+    model = cast(
+        lead=[use("TaskCreate", subject="make it", description="d"), agent("child"), use("TaskList"), "end"],
+        child=[use("TaskUpdate", taskId="1", status="completed"), "done"],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        assert result_text(results(session.agent.conversation.messages)[-1]) == "#1 completed: make it"
+    (board,) = (Path(os.environ["SHOAL_HOME"]) / "tasks").iterdir()
+    assert board.name == session.id
 
 
 @pytest.mark.spec("AGT-07")

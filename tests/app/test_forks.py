@@ -108,7 +108,7 @@ async def test_a_fork_that_a_rule_forbids_cannot_be_started(tmp_path: Path) -> N
     assert "Agent(fork)" in result_text(returned.result)
 
 
-@pytest.mark.spec("FRK-02", "FRK-03")
+@pytest.mark.spec("FRK-02", "FRK-03", "AGT-07")
 async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(tmp_path: Path) -> None:
     # Its result is in the conversation before the forks begin.
     write = ToolUse(id="c0", name="Write", input={"file_path": "a.txt", "content": "alpha"})

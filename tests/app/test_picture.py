@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from shoal.core.tasks import RANK, Change, Draft
 from shoal.core.usage import Usage
 from shoal.stores.files.journal import read_journal
 from shoal.wire.control import Interrupt
-from troupe import home, member, opened, tell, troupe
+from troupe import home, inbox, member, opened, tell, troupe
 
 _KEYS = {
     "agents": ("id",),
@@ -196,7 +197,7 @@ async def test_a_task_that_a_person_put_first_is_claimed_first(tmp_path: Path) -
     await record.aclose()
 
 
-@pytest.mark.spec("USR-18")
+@pytest.mark.spec("USR-18", "LIF-02", "LIF-06", "MSG-02")
 async def test_a_teammate_is_interrupted_and_lives_on(tmp_path: Path) -> None:
     model = troupe(
         lead=[use("TeamCreate", team_name="crew"), member("ann"), "She works."],
@@ -220,7 +221,10 @@ async def test_a_teammate_is_interrupted_and_lives_on(tmp_path: Path) -> None:
             assert await FarHelm(run).demand(Interrupt(task_id="ann")) == {"interrupted": True}
             await rested.wait()
         assert not await interrupt_agent(session, "ann")
-        assert [each.name for each in session.parts.teams.members()] == ["ann"]
+        assert [(each.name, each.state) for each in session.parts.teams.members()] == [("ann", "idle")]
+        (notice,) = [json.loads(each["text"]) for each in inbox("crew", "team-lead")]
+        assert (notice["type"], notice["from"]) == ("idle_notification", "ann")
+        assert notice["idleReason"] == "interrupted"
 
 
 @pytest.mark.spec("USR-18", "USR-05")

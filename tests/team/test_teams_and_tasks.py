@@ -168,7 +168,7 @@ async def test_a_member_s_mode_is_what_the_call_says_and_never_wider_than_the_le
     assert started.mode == mode
 
 
-@pytest.mark.spec("CTL-06", "USR-08")
+@pytest.mark.spec("CTL-06", "USR-08", "LIF-01")
 async def test_the_lead_ends_a_member_at_once_with_task_stop(tmp_path: Path) -> None:
     gate = Gate()
     model = troupe(

@@ -246,6 +246,11 @@ async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room
         "assignedBy": "team-lead",
     }
     assert (await room.board.get("1")).status == "pending"
+    # From one to another: the new owner is told, and the one before hears nothing more.
+    await room.text("TaskUpdate", "bob", taskId="1", owner="alice")
+    (mail,) = await room.record.mailboxes("roof").take("alice")
+    assert (mail.sender, json.loads(mail.text)["assignedBy"]) == ("bob", "bob")
+    assert len(await room.record.mailboxes("roof").history("bob")) == 1
 
 
 @pytest.mark.spec("TSK-06", "TSK-11")

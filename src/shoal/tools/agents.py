@@ -11,7 +11,7 @@ from shoal.core.teams import Spawned, Teams
 from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.define import FunctionTool, tool
 from shoal.tools.messages import Abroad, message_tool
-from shoal.wire.notices import NO_REPORT, evidence, kept_work, report
+from shoal.wire.notices import evidence, kept_work, report
 
 _ABOUT = (
     "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
@@ -159,7 +159,7 @@ def _completed(done: Completion) -> Outcome:
         ended = "was stopped" if done.status == "killed" else "failed"
         why = f"The agent {ended}: {done.detail}{partial}"
         return Outcome(content=f"{why}\n\n{_trailer(done)}", is_error=not done.text, data=data)
-    parts = [report(done) if done.text.strip() else NO_REPORT]
+    parts = [report(done)]
     if done.detail:
         parts.append(f"[{done.detail}]")
     if done.worktree is not None or not done.one_shot:
@@ -187,7 +187,7 @@ def _launched(launched: Launched) -> Outcome:
     lines = [
         f"{how}. agentId: {launched.agent}" + (f", name: {launched.name}" if launched.name else ""),
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}, starting at about {found.start_tokens:,} tokens.",
+        f"{_given(found)}, starting at about {found.start_tokens:,} tokens.",
         *found.notes,
         "A notification will tell you of its end: go on with other work, or end your turn. "
         f"What it does can be read in {launched.output}.",
@@ -212,7 +212,7 @@ def _spawned(spawned: Spawned) -> Outcome:
         f"{spawned.name} has joined the team {spawned.team} and works on your prompt. "
         f"teammate_id: {spawned.teammate}",
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}.",
+        f"{_given(found)}.",
         *found.notes,
         "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
@@ -229,10 +229,14 @@ def _spawned(spawned: Spawned) -> Outcome:
     )
 
 
-def _hooked(found: Resolved) -> str:
-    if not found.hooks:
-        return ""
-    return f" and {len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}"
+def _given(found: Resolved) -> str:
+    servers = f" (MCP servers: {', '.join(found.servers)})" if found.servers else ""
+    parts = [f"{len(found.tools)} tools{servers}"]
+    if found.skills:
+        parts.append(f"the skill{'' if len(found.skills) == 1 else 's'} {', '.join(found.skills)}")
+    if found.hooks:
+        parts.append(f"{len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}")
+    return " and ".join(parts)
 
 
 def _line(each: Glimpse) -> str:
