@@ -76,6 +76,7 @@ def test_a_broken_change_is_told_once_and_the_last_good_values_stay(watched: Wat
     assert watched.denied() == []
 
 
+@pytest.mark.spec("PRM-02")
 def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None:
     live = LiveSettings(
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
