@@ -33,9 +33,13 @@ def test_every_entry_points_to_the_one_before_it() -> None:
     talk.add(calls("1", "2"))
     talk.add(result("1"))
     talk.add(result("2"))
+    talk.add(calls("3"))
+    talk.interrupt()
+    talk.add(user("b"))
     entries = [e for e in transcript.entries if isinstance(e, Said)]
+    assert len(entries) == 7
     assert [e.parent for e in entries] == [None, *(e.id for e in entries[:-1])]
-    assert len(talk.messages) == 3  # both results are one message for the model
+    assert len(talk.messages) == 5  # both results are one message for the model
 
 
 def test_a_message_that_cannot_be_written_does_not_count() -> None:

@@ -109,7 +109,7 @@ async def test_reads_of_one_message_run_side_by_side() -> None:
 
 
 @pytest.mark.spec("RUN-02")
-async def test_writes_run_one_after_another_and_after_the_reads_before_them() -> None:
+async def test_writes_run_one_after_another_between_the_reads_before_and_after_them() -> None:
     log: list[str] = []
 
     @tool(reads_only=True)
@@ -131,10 +131,12 @@ async def test_writes_run_one_after_another_and_after_the_reads_before_them() ->
         call("look", "b", n=2),
         call("change", "c", n=3),
         call("change", "d", n=4),
+        call("look", "e", n=5),
     ]
     await rig([calls, "done"], tools=[look, change]).run()
     assert log[:4] == ["look 1", "look 2", "looked 1", "looked 2"]
-    assert log[4:] == ["change 3", "changed 3", "change 4", "changed 4"]
+    assert log[4:8] == ["change 3", "changed 3", "change 4", "changed 4"]
+    assert log[8:] == ["look 5", "looked 5"], "a read sees what was written before it"
 
 
 @pytest.mark.spec("USR-30")

@@ -158,6 +158,18 @@ async def test_a_skill_that_forks_is_done_by_an_agent_limited_to_its_tools(proje
     assert ends(session)["/census"].status == "completed"
 
 
+@pytest.mark.spec("PRM-08")
+async def test_a_skill_that_forks_starts_no_agent_of_a_kind_that_a_rule_denies(
+    project: Path, home: Path
+) -> None:
+    skill(home / "skills", "census", "part-census Count.", context="fork", agent="Explore")
+    mind = Mind(lead=[use("Skill", skill="census"), "done"], census=["there are 7"])
+    async with opened(project, mind.model, disallowed_tools=["Agent(Explore)"]) as session:
+        await all_turns(session)
+    assert starts(session) == []
+    assert "Agent(Explore)" in texts(session)[0]
+
+
 @pytest.mark.spec("FRK-06")
 async def test_in_assistant_mode_a_skill_that_forks_runs_in_the_background_and_is_told_of(
     project: Path, home: Path

@@ -91,9 +91,12 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
 ) -> None:
     said: list[str] = []
 
-    def note(request: Request) -> Any:
-        said.append(last_result(request))
-        return use("Bash", f"b{len(said)}", command="touch x")
+    def touch(name: str) -> Any:
+        def line(request: Request) -> Any:
+            said.append(last_result(request))
+            return use("Bash", f"b{len(said)}", command=f"touch {name}")
+
+        return line
 
     def done(request: Request) -> str:
         said.append(last_result(request))
@@ -101,7 +104,7 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
 
     model = troupe(
         lead=[CREATE, member("ann"), "wait", "end"],
-        ann=[use("Bash", "b0", command="touch x"), note, note, done],
+        ann=[use("Bash", "b0", command="touch x"), touch("x"), touch("x"), touch("y"), touch("y"), done],
     )
     rule = AddRules(rules=(RuleValue(tool_name="Bash", rule_content="touch x"),))
     settings = '{"shoal": {"sandbox": {"enabled": false}}}'
@@ -110,16 +113,22 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
             session,
             lambda _: Denied(reason="not now"),
             lambda _: Allowed(remember="session", updates=(rule,)),
+            lambda _: Allowed(remember="session"),
         )
-        refused, allowed = (json.loads(each["text"]) for each in inbox("crew", "ann")[1:])
-    assert len(asked) == 2, "the rule answers the third call"
+        refused, allowed, _ = (json.loads(each["text"]) for each in inbox("crew", "ann")[1:])
+    assert len(asked) == 3, "a rule answers the third call, and another one the fifth"
     assert "not now" in said[0]
+    assert all("not run" not in each for each in said[1:])
     assert (tmp_path / "x").exists()
     answer = {"type": "permission_response", "request_id": refused["request_id"]}
     assert refused == answer | {"subtype": "error", "error": "not now"}
     (granted,) = allowed["response"]["permission_updates"]
     assert allowed["subtype"] == "success"
     assert granted["rules"] == [{"toolName": "Bash", "ruleContent": "touch x"}]
+    last = asked[-1]
+    assert isinstance(last, MayRun)
+    assert last.rule == "Bash(touch y)"
+    assert [each.destination for each in last.suggestions] == ["session", "localSettings"]
 
 
 @pytest.mark.spec("PPR-01", "USR-05")
@@ -218,6 +227,9 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
         assert "shorter" in said[1]
         assert "still in plan mode" in said[1]
     assert "The plan is approved" in said[-2]
+    # The lead's own, unless the person names another.
+    mode = "acceptEdits" if approver == "user" else "bypassPermissions"
+    assert f"the permission mode is {mode}" in said[-2]
     assert (tmp_path / "a.txt").read_text() == "one"
     plans = [each for each in requests if each["type"] == "plan_approval_request"]
     assert len({each["requestId"] for each in plans}) == len(plans) == (1 if approver == "auto" else 2)
@@ -228,11 +240,11 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
     for each in (*plans, *responses):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each.pop("timestamp"))
     answer_to = {"type": "plan_approval_response", "requestId": plans[-1]["requestId"]}
-    mode = "acceptEdits" if approver == "user" else "bypassPermissions"
     assert responses[-1] == answer_to | {"approved": True, "permissionMode": mode}
     if approver != "auto":
         answer_to["requestId"] = plans[0]["requestId"]
         assert responses[0] == answer_to | {"approved": False, "feedback": "shorter"}
+    assert Path(plans[-1]["planFilePath"]).read_text() == "a plan"
     assert roster["members"][1]["planModeRequired"] is True
 
 

@@ -139,6 +139,8 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
     assert boxes["ann"].count("stop") == boxes["team-lead"].count("stop") == 1
     assert boxes["bob"].count("stop") == 0
     assert refused.result.is_error
+    assert result_text(refused.result) == "Only text can be sent to everyone."
+    assert not any("shutdown_request" in text for texts in boxes.values() for text in texts)
 
 
 @pytest.mark.spec("USR-04")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from shoal.app.brief import Brief, opened_by, sealed
 from shoal.app.choosing_backends import Backends, chosen
 from shoal.app.orders import authority_of, name_of
+from shoal.app.seats import worded_mode
 from shoal.core.agents import Order
 from shoal.core.backends import MARKS, Berth, Papers, Wanted
 from shoal.core.budget import Purse
@@ -121,8 +122,9 @@ class Berths:
             )
         return ""
 
-    def _papers(self, entered: Entered, mode: Mode | None) -> Papers:
+    def _papers(self, entered: Entered, wish: Mode | None) -> Papers:
         on = self._on
+        mode, skips = worded_mode(authority_of(self._lead()), wish)
         return Papers(
             agent=AgentId(entered.agent_id),
             name=entered.name,
@@ -135,7 +137,7 @@ class Berths:
             mode=mode,
             allowed=tuple(on.options.allowed_tools),
             disallowed=tuple(on.options.disallowed_tools),
-            skip_permissions=on.options.skip_permissions,
+            skip_permissions=skips,
         )
 
     def _brief(self, entered: Entered, order: Order | None, mode: Mode | None, call: str) -> bytes:

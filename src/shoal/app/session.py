@@ -11,7 +11,7 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating, notifying, telemetry
+from shoal.app import delegating, notifying, telemetry, tidying
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
 from shoal.app.options import Options
@@ -99,6 +99,8 @@ class Session(Voice):
             if self._options.link is None:
                 notifying.attach(self, self._tasks)
                 self.parts.servers.start()
+                if self._options.persist:
+                    tidying.attach(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise

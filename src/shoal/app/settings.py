@@ -101,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Variables that the settings give to tools."""
     cleanup_period_days: int
+    """As the person's own files say it."""
     own: Own
     """The settings under `shoal`."""
     warnings: tuple[str, ...]
@@ -128,7 +129,7 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return f"${variable}"
         for keys in _places(key):
             found = [document for document in self.documents if holds(document, keys)]
-            if keys[0] == "env" and (key in _VARIABLES or key == "subagent_model"):
+            if key in _PERSONS_ALONE or (keys[0] == "env" and key in (*_VARIABLES, "subagent_model")):
                 found = [document for document in found if document.is_persons]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.place(keys) for document in found) or "default"
@@ -203,6 +204,7 @@ _CHOICES = {
     "shoal.coordinator": _COORDINATOR,
     "shoal.plain": _PLAIN,
 }
+_PERSONS_ALONE = frozenset({"cleanupPeriodDays"})
 _SOURCES: tuple[Kind, ...] = ("user", "project", "local")
 _SWITCH = {
     "1": True,
@@ -260,11 +262,13 @@ def load_settings(
         subagent_model=_first_set(_SUBAGENT_MODELS, reachable),
         permissions=permissions,
         env=_texts(known.env),
-        cleanup_period_days=known.cleanup_period_days,
+        # A project's files may come from anyone: they must not have the person's sessions removed.
+        cleanup_period_days=trusted.cleanup_period_days,
         own=own,
         warnings=(
             *refused,
             *loosened,
+            *_own_period(known.cleanup_period_days, trusted.cleanup_period_days),
             *trust.warnings,
             *unread,
             *unreadable,
@@ -347,6 +351,11 @@ def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[Sand
     )
     told = "The project's settings would open the sandbox; only your own settings can. Not done."
     return held, (told,) if opens else ()
+
+
+def _own_period(given: int, trusted: int) -> Iterator[str]:
+    if given != trusted:
+        yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
 
 
 def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from shoal.core.errors import ShoalError
 from shoal.core.mcp import tool_name
 from shoal.core.messages import Base64Source, Image, Text
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, failed
+from shoal.tools.mcp.host import ListedTool
 
 PROTOCOL = "2025-06-18"
 _MOST_PAGES = 100
@@ -74,17 +73,10 @@ class RelayedServer:
         return result
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    name: str
-    """As the server knows it."""
-    schema: ToolSchema
-    reads_only: bool
-
-
 class RelayedTool:
     """What a server says of itself is a hint: it orders calls, and permission is asked for all the same."""
 
-    def __init__(self, server: RelayedServer, listed: Listed, deadline: float) -> None:
+    def __init__(self, server: RelayedServer, listed: ListedTool, deadline: float) -> None:
         self.server = server
         self.listed = listed
         self.schema = listed.schema
@@ -130,9 +122,9 @@ def _block(raw: object) -> Text | Image:
             return Text(text=f"[content that is none: {str(raw)[:100]}]")
 
 
-def _listed(server: str, raw: Mapping[str, Any]) -> Listed:
+def _listed(server: str, raw: Mapping[str, Any]) -> ListedTool:
     schema = raw.get("inputSchema")
-    return Listed(
+    return ListedTool(
         name=raw["name"],
         schema=ToolSchema(
             name=tool_name(server, raw["name"]),

@@ -224,6 +224,11 @@ class Directory:
     def names(self) -> list[str]:
         return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
 
+    def is_directory(self, name: str) -> bool:
+        """A link to one is none."""
+        status = self.status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
     def status(self, name: str) -> os.stat_result | None:
         """Of the name itself, not of what a link points to."""
         try:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Static
 
 from shoal.app.picture.letters import letter_key
 from shoal.app.picture.mail_words import mail_words
@@ -18,7 +16,7 @@ from shoal.core.wording import clean, many, one_line
 from shoal.surfaces.tui.panels.board_lines import moment, owner_part
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 
 MOST = 1_000
@@ -26,7 +24,7 @@ MOST = 1_000
 _OLDER = "older letters"
 
 
-class MailPanel(Panel):
+class MailPanel(ListPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "filter", "Only of one", show=False),
         Binding("u", "unread", "Only unread", show=False),
@@ -43,25 +41,7 @@ class MailPanel(Panel):
         self._widest = 0
         """Of the names in a row."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(classes="panel--head", markup=False)
-        yield Rows(self._draw, id="mail-rows")
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
-
-    @property
-    def rows(self) -> Rows:
-        return self.query_one("#mail-rows", Rows)
-
-    def focus(self, scroll_visible: bool = True) -> MailPanel:  # noqa: FBT001, FBT002 - Textual's own
-        self.rows.focus(scroll_visible)
-        return self
-
     # Drawing
-
-    def begin(self) -> None:
-        self._letters.clear()
-        self._widest = 0
-        self.rows.touch_all()
 
     def take(self, frame: Frame, *, anew: bool) -> None:
         if not frame.letters and not anew:
@@ -96,7 +76,7 @@ class MailPanel(Panel):
         ours = not self._of or self._of in (row.sender, row.to)
         return ours and not (self._only_unread and row.taken)
 
-    def _draw(self, key: Hashable, width: int) -> list[Content]:
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _OLDER:
             all_of_them = not self._of and not self._only_unread
             older = f"{self.picture.letters.in_all - MOST} " if all_of_them else ""
@@ -135,9 +115,6 @@ class MailPanel(Panel):
         self.head(line(*parts))
 
     # Keys
-
-    def on_rows_moved(self, message: Rows.Moved) -> None:
-        message.stop()
 
     def on_rows_chosen(self, message: Rows.Chosen) -> None:
         message.stop()
