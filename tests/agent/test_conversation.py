@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rig import HeldTranscript
 
 from shoal.agent.conversation import Conversation, unanswered
 from shoal.core.clock import SystemClock
@@ -10,7 +11,6 @@ from shoal.core.entries import Entry, Rewound, Said
 from shoal.core.errors import StoreError
 from shoal.core.ids import Ids
 from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
-from shoal.stores.memory import MemoryTranscript
 
 
 def calls(*ids: str) -> Message:
@@ -21,8 +21,8 @@ def result(call_id: str) -> Message:
     return Message(role="user", content=(ToolResult(tool_use_id=call_id, content="ok"),))
 
 
-def conversation() -> tuple[Conversation, MemoryTranscript]:
-    transcript = MemoryTranscript()
+def conversation() -> tuple[Conversation, HeldTranscript]:
+    transcript = HeldTranscript()
     return Conversation(transcript, SystemClock(), Ids(1)), transcript
 
 
@@ -43,7 +43,7 @@ def test_every_entry_points_to_the_one_before_it() -> None:
 
 
 def test_a_message_that_cannot_be_written_does_not_count() -> None:
-    class Full(MemoryTranscript):
+    class Full(HeldTranscript):
         def append(self, entry: Entry) -> None:
             raise StoreError("full", path=None)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rig import Judge, Person, Rig, rig
+from rig import HeldTranscript, Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
 from shoal.agent.conversation import Conversation
@@ -38,7 +38,6 @@ from shoal.core.sandbox import Confines
 from shoal.core.tools import Site
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
-from shoal.stores.memory import MemoryTranscript
 from shoal.testing import FakeClock
 from shoal.tools.define import tool
 from shoal.wire.journal import journal_line
@@ -473,7 +472,7 @@ async def test_text_is_told_as_it_arrives_and_the_whole_message_after_it() -> No
 
 @pytest.mark.spec("USR-04")
 async def test_what_could_not_be_written_down_waits_on_and_is_heard_later() -> None:
-    class FullOnce(MemoryTranscript):
+    class FullOnce(HeldTranscript):
         full = True
 
         def append(self, entry: Any) -> None:

@@ -115,20 +115,20 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
             lambda _: Allowed(remember="session", updates=(rule,)),
             lambda _: Allowed(remember="session"),
         )
-        refused, allowed, _ = (json.loads(each["text"]) for each in inbox("crew", "ann")[1:])
+        refused, allowed = (json.loads(each["text"]) for each in inbox("crew", "ann")[1:3])
     assert len(asked) == 3, "a rule answers the third call, and another one the fifth"
     assert "not now" in said[0]
     assert all("not run" not in each for each in said[1:])
     assert (tmp_path / "x").exists()
+    last = asked[-1]
+    assert isinstance(last, MayRun)
+    assert last.rule == "Bash(touch y)"
+    assert [each.destination for each in last.suggestions] == ["session", "localSettings"]
     answer = {"type": "permission_response", "request_id": refused["request_id"]}
     assert refused == answer | {"subtype": "error", "error": "not now"}
     (granted,) = allowed["response"]["permission_updates"]
     assert allowed["subtype"] == "success"
     assert granted["rules"] == [{"toolName": "Bash", "ruleContent": "touch x"}]
-    last = asked[-1]
-    assert isinstance(last, MayRun)
-    assert last.rule == "Bash(touch y)"
-    assert [each.destination for each in last.suggestions] == ["session", "localSettings"]
 
 
 @pytest.mark.spec("PPR-01", "USR-05")
@@ -240,11 +240,11 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
     for each in (*plans, *responses):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each.pop("timestamp"))
     answer_to = {"type": "plan_approval_response", "requestId": plans[-1]["requestId"]}
+    assert Path(plans[-1]["planFilePath"]).read_text() == "a plan"
     assert responses[-1] == answer_to | {"approved": True, "permissionMode": mode}
     if approver != "auto":
         answer_to["requestId"] = plans[0]["requestId"]
         assert responses[0] == answer_to | {"approved": False, "feedback": "shorter"}
-    assert Path(plans[-1]["planFilePath"]).read_text() == "a plan"
     assert roster["members"][1]["planModeRequired"] is True
 
 

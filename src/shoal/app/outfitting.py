@@ -48,6 +48,7 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId, EntryId
+from shoal.core.mcp import servers_of
 from shoal.core.messages import Message
 from shoal.core.ports import Model
 from shoal.policy.authority import forked, narrowed
@@ -438,6 +439,8 @@ class Outfitting:
                 start_tokens=agent.context_tokens,
                 worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
                 hooks=listed(agent.hooks),
+                servers=servers_of(plan.toolset.names),
+                skills=plan.definition.skills,
                 notes=plan.quarters.notes,
             ),
             prompt=prompt,

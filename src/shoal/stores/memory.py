@@ -1,4 +1,4 @@
-"""Stores that keep everything in memory, for runs that leave nothing behind."""
+"""The record of runs that leave nothing behind."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from collections import deque
 from shoal.core.clock import Clock
 from shoal.core.entries import Entry
 from shoal.core.events import Journaled
-
-
-class MemoryTranscript:
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    def append(self, entry: Entry) -> None:
-        self.entries.append(entry)
-
-    def close(self) -> None: ...
 
 
 class NoTranscript:

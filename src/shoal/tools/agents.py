@@ -187,7 +187,7 @@ def _launched(launched: Launched) -> Outcome:
     lines = [
         f"{how}. agentId: {launched.agent}" + (f", name: {launched.name}" if launched.name else ""),
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}, starting at about {found.start_tokens:,} tokens.",
+        f"{_given(found)}, starting at about {found.start_tokens:,} tokens.",
         *found.notes,
         "A notification will tell you of its end: go on with other work, or end your turn. "
         f"What it does can be read in {launched.output}.",
@@ -212,7 +212,7 @@ def _spawned(spawned: Spawned) -> Outcome:
         f"{spawned.name} has joined the team {spawned.team} and works on your prompt. "
         f"teammate_id: {spawned.teammate}",
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}.",
+        f"{_given(found)}.",
         *found.notes,
         "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
@@ -229,10 +229,14 @@ def _spawned(spawned: Spawned) -> Outcome:
     )
 
 
-def _hooked(found: Resolved) -> str:
-    if not found.hooks:
-        return ""
-    return f" and {len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}"
+def _given(found: Resolved) -> str:
+    servers = f" (MCP servers: {', '.join(found.servers)})" if found.servers else ""
+    parts = [f"{len(found.tools)} tools{servers}"]
+    if found.skills:
+        parts.append(f"the skill{'' if len(found.skills) == 1 else 's'} {', '.join(found.skills)}")
+    if found.hooks:
+        parts.append(f"{len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}")
+    return " and ".join(parts)
 
 
 def _line(each: Glimpse) -> str:
