@@ -25,9 +25,10 @@ def opened(tmp_path: Path, model: Any, **options: Any) -> shoal.Session:
 
 
 async def next_answer(session: shoal.Session) -> str:
-    turn = await session.next_turn(wait_for_people=True)
-    assert turn is not None
-    last = (await drain(turn))[-1]
+    async with asyncio.timeout(30):
+        turn = await session.next_turn(wait_for_people=True)
+        assert turn is not None
+        last = (await drain(turn))[-1]
     assert isinstance(last, Finished)
     return last.text
 
