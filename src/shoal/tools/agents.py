@@ -107,7 +107,9 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
     whole = agent.schema.input_schema
     inputs = {name: each for name, each in whole["properties"].items() if name not in gone}
     if shown.forks:
-        inputs["subagent_type"] |= {"description": "Which agent; a fork of you if left out"}
+        # A new one: all sessions of a process share what the tool is made from.
+        kind = inputs["subagent_type"]
+        inputs["subagent_type"] = {**kind, "description": "Which agent; a fork of you if left out"}
     if not shown.remote:
         inputs["isolation"] = {
             "type": "string",
