@@ -207,6 +207,44 @@ async def test_an_agent_runs_in_the_background_if_the_call_or_the_definition_say
     assert texts(session)[0].startswith("It works in the background" if defined or called else "ok")
 
 
+BOLD = {"bold": {"description": "d", "prompt": "p", "permissionMode": "bypassPermissions"}}
+
+
+@pytest.mark.spec("PRM-07")
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_definition_skips_permissions_only_where_the_person_has_enabled_that(
+    tmp_path: Path, enabled: bool
+) -> None:
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="bold"), "end"],
+        child=[use("Bash", "b1", command="touch made"), "done"],
+    )
+    async with opened(tmp_path, model, agents=BOLD, skip_permissions=enabled) as session:
+        session.set_mode("default")
+        await all_turns(session)
+    (started,) = starts(session)
+    assert started.mode == ("bypassPermissions" if enabled else "default")
+    assert (tmp_path / "made").exists() is enabled
+
+
+@pytest.mark.spec("PRM-07")
+async def test_an_agent_that_skipped_permissions_asks_again_where_that_is_not_enabled_any_more(
+    tmp_path: Path,
+) -> None:
+    again = use("SendMessage", "m1", to="smith", message="again", summary="again")
+    script: dict[str, Any] = {
+        "lead": [agent("child", "c1", subagent_type="bold", name="smith"), "noted", again, "wait", "end"],
+        "child": ["first", use("Bash", "b1", command="touch made"), "second"],
+    }
+    async with opened(tmp_path, cast(**script), agents=BOLD) as session:
+        await all_turns(session)
+    options = {"skip_permissions": False, "resume": session.id}
+    async with opened(tmp_path, cast(**script), agents=BOLD, **options) as session:
+        await all_turns(session, "again")
+    assert [event.mode for event in starts(session)] == ["bypassPermissions", "default"]
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.spec("AGT-11")
 @pytest.mark.parametrize("mode", ["plan", "bypassPermissions", "acceptEdits", "delegate", None])
 async def test_the_mode_of_a_call_changes_nothing_for_a_sub_agent(tmp_path: Path, mode: str | None) -> None:

@@ -111,7 +111,7 @@ async def test_a_worktree_without_changes_goes_with_its_branch(project: Path) ->
     assert not [event for event in recorded(session) if isinstance(event, WorkKept)]
 
 
-@pytest.mark.spec("USR-06")
+@pytest.mark.spec("USR-06", "ISO-01")
 async def test_no_tool_of_the_agent_reaches_the_main_checkout(project: Path) -> None:
     model = cast(
         lead=[agent("You try", "c1", isolation="worktree"), "end"],

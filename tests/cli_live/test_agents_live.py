@@ -123,7 +123,7 @@ def test_ctrl_b_moves_the_cursor_where_nobody_is_waited_for(place: Place) -> Non
 
 
 @pytest.mark.spec("RUN-06", "CTL-08")
-def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: Place) -> None:
+def test_ctrl_c_stops_the_turn_and_not_the_agents_which_commands_end_one_by_one_or_all(place: Place) -> None:
     gate = place.gate()
     terminal = place.talk(
         {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
@@ -138,9 +138,14 @@ def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: 
     wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [each for each in events(place) if each["type"] == "agent_ended"]
+    first, second = (each["agent"] for each in events(place) if each["type"] == "agent_started")
+    terminal.type(f"/agents stop {first[:8]}\r")
+    terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 1)
+    terminal.wait_for(lambda text: "I hear of it." in text and is_at_prompt(text))
+    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first]
     terminal.type("/agents stop all\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 2)
-    terminal.wait_for("I hear of it.")
+    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first, second]
     ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
     assert ends == ["killed", "killed"]
 

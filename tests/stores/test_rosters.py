@@ -12,6 +12,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, StoreError, TeamBusy
 from shoal.core.roster import COLORS, Newcomer
 from shoal.stores.files import rosters as rosters_module
+from shoal.stores.files.handles import Directory
 from shoal.stores.files.rosters import FileRosters
 
 
@@ -152,6 +153,17 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
+async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
+    rosters = FileRosters(home, clock=clock)
+    await made(rosters)
+    config = home / "teams" / "roof" / "config.json"
+    for broken in ('{"members": [', '{"name": '):
+        config.write_text(broken)
+        assert await rosters.read("roof") is None
+    kept = [path.read_text() for path in sorted(config.parent.glob("config.json.corrupt-*"))]
+    assert kept == ['{"members": [', '{"name": ']
+
+
 async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
     await made(rosters)
     await rosters.join("roof", newcomer())
@@ -169,7 +181,7 @@ async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
 async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, rosters, monkeypatch):
     await made(rosters)
     with monkeypatch.context() as cut:
-        cut.setattr(rosters_module, "_remove_tree", _die)
+        cut.setattr(Directory, "remove_tree", _die)
         with pytest.raises(SystemExit):
             await rosters.delete("roof")
     assert (home / "teams" / "roof" / "config.json").exists()

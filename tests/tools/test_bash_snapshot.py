@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import tempfile
@@ -73,6 +74,31 @@ async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     async with workbench(tmp_path) as bench:
         assert list((bench.home / "shell-snapshots").iterdir()) == [other]
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
+
+
+@pytest.mark.spec("USR-12")
+async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_session(tmp_path: Path) -> None:
+    directory = tmp_path / "home" / "shell-snapshots"
+    directory.mkdir(parents=True)
+    half, young, whole = (
+        directory / name
+        for name in (
+            "snapshot-bash-1-0123abcd.sh.part",
+            "snapshot-zsh-2-0123abcd.sh.part",
+            "snapshot-bash-3-0123abcd.sh",
+        )
+    )
+    for left in (half, young, whole):
+        left.touch()
+    for left in (half, whole):
+        os.utime(left, (time.time() - 61,) * 2)
+    target = tmp_path / "elsewhere"
+    target.write_text("not ours")
+    link = directory / "snapshot-bash-4-0123abcd.sh.part"
+    link.symlink_to(target)
+    async with workbench(tmp_path):
+        assert set(directory.iterdir()) == {young, whole, link}
+    assert target.read_text() == "not ours"
 
 
 @pytest.mark.spec("BCK-05")

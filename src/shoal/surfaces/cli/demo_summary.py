@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
-from shoal.surfaces.cli.paint import (
-    BOLD,
-    BOLD_CYAN,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    cut,
-    style_of,
-)
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, cut, style_of
+from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.core.agents import Completion

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, clean, has_colours, painted, style_of
-from shoal.surfaces.cli.record import (
-    PERSON,
-    chosen_team,
-    debug_option,
-    json_option,
-    person,
-    print_json,
-    team_option,
-    with_record,
-)
+from shoal.surfaces.cli.printing import debug_option, json_option, print_json
+from shoal.surfaces.cli.record import PERSON, chosen_team, person, team_option, with_record
+from shoal.surfaces.terminal.paint import BOLD, DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
