@@ -17,12 +17,9 @@ from shoal.core.messages import ToolUse
 from shoal.models.scripted import ScriptedModel
 from shoal.stores.files.sessions import list_sessions
 from shoal.stores.files.watch import DirectoryWatch
+from troupe import home
 
 DAY = 86_400
-
-
-def home() -> Path:
-    return Path(os.environ["SHOAL_HOME"])
 
 
 async def ended_session(project: Path, *, days_ago: float, **how: Any) -> str:

@@ -46,7 +46,7 @@ class Swept(Struct, frozen=True, kw_only=True):
 def sweep(home: Path, *, days: int, now: int, go_on: Callable[[], bool] = lambda: True) -> Swept:
     """Remove what nobody has touched for so many days; `now` is in Unix milliseconds.
 
-    `go_on` is asked before each file that is removed. With 0 days all that has ended goes.
+    `go_on` is asked before each file that is removed. With 0 days it is what nobody has touched for an hour.
     """
     before = now / 1000 - max(days * _DAY, YOUNG)
     troubles: list[str] = []
