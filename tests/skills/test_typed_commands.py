@@ -53,6 +53,7 @@ async def test_arguments_commands_and_files_are_put_in_place(project: Path, home
     assert "me@x.org or @nobody." in told
 
 
+@pytest.mark.spec("SKL-01")
 async def test_arguments_without_a_place_follow_and_never_run(project: Path) -> None:
     (project / "secret").write_text("hunter2")
     command(project / ".claude" / "commands", "plain", "Do it.")
