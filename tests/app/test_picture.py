@@ -18,13 +18,14 @@ from shoal.app.picture.rows import Frame
 from shoal.app.record import AgentsRecord
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
-from shoal.core.events import Answered, Asked, MailTaken, MemberRested, SessionStarted, TurnStarted
+from shoal.core.events import Answered, Asked, MailTaken, MemberRested, Noted, SessionStarted, TurnStarted
 from shoal.core.ids import LEAD, Ids, SessionId
 from shoal.core.names import AgentName, TaskId
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.requests import Request
 from shoal.core.tasks import RANK, Change, Draft
 from shoal.stores.files.journal import read_journal
+from shoal.testing import FakeClock
 from shoal.wire.control import Interrupt
 from troupe import home, member, opened, tell, troupe
 
@@ -179,6 +180,24 @@ async def test_a_task_that_a_person_put_first_is_claimed_first(tmp_path: Path) -
         await board.update(claim.task.id, Change(status="completed"), by=AgentName("ann"))
     assert order == ["water", "dig", "sow"]
     await record.aclose()
+
+
+@pytest.mark.spec("USR-18")
+async def test_what_happens_is_in_a_frame_within_a_second(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path, troupe(lead=["Done."])) as session:
+        await all_turns(session, "Go.")
+        async with Followed(Run(session=session.id, home=home()), clock) as followed:
+            frames = followed.frames()
+            first = await anext(frames)
+            session.emit(Noted(agent=LEAD, text="Look here."))
+            async with asyncio.timeout(10):
+                while followed.picture.offset == first.offset:
+                    await asyncio.sleep(0.01)
+            coming = asyncio.ensure_future(anext(frames))
+            await clock.advance(1)
+            frame = await asyncio.wait_for(coming, 10)
+    assert [note.text for note in frame.notes] == ["Look here."]
 
 
 @pytest.mark.spec("USR-18")
