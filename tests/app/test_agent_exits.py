@@ -124,6 +124,7 @@ async def test_nothing_of_an_agent_is_left_whichever_way_it_ends(
             async with asyncio.timeout(20):
                 await turn
                 await session.parts.crew.quiet()
+            assert shell.ended.is_set()
             assert run.status == {"done": "completed", "unrecorded": "completed"}.get(
                 how, "failed" if how == "failed" else "killed"
             )

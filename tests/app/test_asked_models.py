@@ -56,6 +56,21 @@ def asked_by_children(server: MockServer) -> list[str]:
     return [each.body["model"] for each in server.requests if not _texts(each.body).startswith("lead")]
 
 
+@pytest.mark.spec("DEF-06")
+async def test_a_child_inherits_the_model_its_parent_runs_on_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = call("Agent", description="d", prompt="child", subagent_type="general-purpose")
+    async with messages_server(mind([start, "one", start, "two"])) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        async with opened(tmp_path, "anthropic:claude-opus-5-5") as session:
+            await all_turns(session)
+            await session.set_model("anthropic:claude-sonnet-5-5")
+            await all_turns(session, "again")
+    assert asked_by_children(server) == ["claude-opus-5-5", "claude-sonnet-5-5"]
+
+
 @pytest.mark.spec("USR-14", "DEF-06", "AGT-01")
 @pytest.mark.parametrize("provider", LEADS)
 @pytest.mark.parametrize("level", ["env", "call", "definition", "inherit"])

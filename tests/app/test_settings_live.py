@@ -76,6 +76,7 @@ def test_a_broken_change_is_told_once_and_the_last_good_values_stay(watched: Wat
     assert watched.denied() == []
 
 
+@pytest.mark.spec("PRM-02")
 def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None:
     live = LiveSettings(
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
@@ -90,7 +91,7 @@ def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None
     ]
 
 
-@pytest.mark.spec("PRM-02", "HOM-03")
+@pytest.mark.spec("PRM-02", "HOM-03", "HOM-02")
 def test_rules_of_all_sources_are_joined_and_each_knows_its_line(project: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -17,8 +17,8 @@ from shoal.app.symptoms.known import SYMPTOMS, looked_into
 from shoal.app.watching import Run, latest_run
 from shoal.core.clock import SystemClock
 from shoal.core.errors import NoSuchSession
-from shoal.surfaces.cli.doctor import drawn
 from shoal.surfaces.cli.main import run as shoal_command
+from shoal.surfaces.terminal.listings import fact_lines
 from troupe import home, member, opened, troupe
 
 SRF = pytest.mark.spec("SRF-02")
@@ -247,4 +247,4 @@ def test_the_command_lists_the_symptoms_and_asks_for_a_run_where_there_is_none(
 def test_what_the_doctor_prints_commands_no_terminal() -> None:
     hostile = "x\x1b]0;taken over\x07"
     fact = Fact(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
-    assert "\x1b" not in "".join(drawn([fact], colours=False))
+    assert "\x1b" not in "".join(fact_lines([fact], colours=False))

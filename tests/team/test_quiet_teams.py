@@ -22,7 +22,7 @@ def turns(session: Any) -> int:
     return sum(isinstance(event, TurnStarted) for event in recorded(session))
 
 
-@pytest.mark.spec("USR-17", "USR-22", "LIF-02", "TSK-07", "AGT-09")
+@pytest.mark.spec("USR-17", "USR-22", "LIF-02", "MSG-02", "TSK-07", "AGT-09")
 async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_turn(tmp_path: Path) -> None:
     tasks = [use("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in range(16)]
 

@@ -198,7 +198,7 @@ async def test_a_flood_of_them_is_no_flood_of_questions(tmp_path: Path) -> None:
     assert notes(recorded(session)).count("was not obeyed") == 5
 
 
-@pytest.mark.spec("USR-11", "PPR-01")
+@pytest.mark.spec("USR-11", "PPR-01", "PPR-02")
 @pytest.mark.parametrize("trust", ["never", "ask", "always"])
 async def test_a_permission_cannot_be_given_by_who_can_write_a_file(tmp_path: Path, trust: str) -> None:
     crew = Crew(ann=[use("Write", "w1", file_path="a.txt", content="one")])
@@ -224,7 +224,31 @@ async def test_a_permission_cannot_be_given_by_who_can_write_a_file(tmp_path: Pa
             # In the order of its inbox: what comes after it shows that it was looked at.
             session.parts.desk.answer(question.id, Denied(reason="no"))
         await running
+        assert session.parts.desk.open_questions() == (), "what has its answer is not asked any more"
     assert (tmp_path / "a.txt").exists() == (trust == "always")
+
+
+@pytest.mark.spec("PPR-02")
+async def test_an_answer_to_what_is_not_asked_any_more_is_dropped_and_answers_nothing_else(
+    tmp_path: Path,
+) -> None:
+    crew = Crew(ann=[use("Write", "w1", file_path="a.txt", content="one")])
+    options = {"skip_permissions": False, "attended": True, "settings": settings("always")}
+    async with opened(tmp_path, crew.model, **options) as session:
+        noted = asyncio.Event()
+        session.watch(
+            lambda event: noted.set() if "came too late: perm-1-abcdefg" in notes([event]) else None
+        )
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            running = group.create_task(all_turns(session))
+            question = await anext(session.parts.desk.incoming())
+            late = {"request_id": "perm-1-abcdefg", "subtype": "success", "response": {}}
+            await written("ann", entry("team-lead", body("permission_response", late)))
+            await noted.wait()
+            assert session.parts.desk.open_questions() == (question,)
+            session.parts.desk.answer(question.id, Denied(reason="no"))
+            await running
+    assert not (tmp_path / "a.txt").exists()
 
 
 @pytest.mark.spec("USR-11", "PPR-01")

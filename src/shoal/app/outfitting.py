@@ -97,7 +97,7 @@ class Outfitting:
         return self._stock.outputs / f"{agent}.output"
 
     def witness(self, agent: AgentId) -> Witness:
-        return Witness(self.output(agent), self._stock.tell)
+        return Witness(self.output(agent), self._stock.tell, kept=self._stock.files.kept)
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         parent = newcomer.parent
@@ -352,7 +352,7 @@ class Outfitting:
         return model
 
     def _keep(self, plan: Plan) -> None:
-        self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._stock.files.keep(plan.newcomer.agent, plan.facts)
 
     def _agent(self, plan: Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
@@ -405,6 +405,7 @@ class Outfitting:
 
         async def finish() -> KeptWork | None:
             plan.transcript.close()
+            self._stock.files.put_away(plan.newcomer.agent, plan.facts, plan.conversation)
             await plan.kit.close()
             await self._stock.left(plan.newcomer.agent)
             return await plan.quarters.finish()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run
@@ -20,7 +21,8 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     """End the live run SESSION (the start of its id), or only AGENT in it.
 
     AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent but the lead. The run
-    goes on without it, and its lead is told.
+    goes on without it, and its lead is told. A run that does not answer is terminated, and killed where that
+    does not help; what it had written is kept, and it can be resumed.
     """
     import asyncio
 
@@ -31,9 +33,7 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     run = find_run(home_directory(), session)
     stopped = asyncio.run(_stopped(run, agent))
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"session": stopped[0], "stopped": stopped[1]}))
+        print_json({"session": stopped[0], "stopped": stopped[1]})
     elif agent is None:
         click.echo(f"Session {stopped[0]} ends.")
     elif stopped[1]:
@@ -49,12 +49,13 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 
 
 async def _stopped(run: Run, agent: str | None) -> tuple[str, list[Any]]:
+    from shoal.app.ending import end_run
     from shoal.app.watching import demand
-    from shoal.wire.control import Stop, StopAgents, StopTask
+    from shoal.wire.control import StopAgents, StopTask
 
     match agent:
         case None:
-            await demand(run, Stop())
+            await end_run(run)
             return run.session, ["lead"]
         case "all":
             return run.session, (await demand(run, StopAgents()))["stopped"]
