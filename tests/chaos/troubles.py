@@ -27,7 +27,7 @@ from shoal.stores.files.locks import is_held
 
 Act = Callable[[], None]
 MATE = "fork_server"
-FORKS = "shoal:forks"
+FORKS, TMUX = "shoal:forks", "tmux: server"
 ENDED = 30.0
 """Seconds in which a command that ends a run has done so, whatever that does."""
 _FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
@@ -122,10 +122,15 @@ class Kill(Trouble):
         yield self.rng.uniform(0, part.span), lambda: self._strike(lead, leads)
 
     def _strike(self, lead: int, leads: Leads) -> None:
-        """The lead, one process of a teammate, or all there are."""
-        mates = [pid for pid in leads.processes() if MATE in command(pid)]
+        """The lead, one process of a teammate, another one of theirs, or all there are."""
+        there = sorted({*leads.processes()} - {lead})
+        mates = [pid for pid in there if MATE in command(pid)]
+        others = [pid for pid in there if pid not in mates and title(pid) != TMUX]
         self.struck += 1
-        send(self.rng.choice([[lead], [lead, *mates], *([mate] for mate in mates)]), signal.SIGKILL)
+        victims = [[lead], [lead, *mates], [lead, *mates, *others], *([mate] for mate in mates)]
+        if others:
+            victims.append([self.rng.choice(others)])
+        send(self.rng.choice(victims), signal.SIGKILL)
 
 
 class Stop(Trouble):
@@ -172,7 +177,7 @@ class Hang(Trouble):
         yield self.rng.uniform(0, part.span), lambda: None
         there = sorted({*leads.processes()} - {lead})
         members = [pid for pid in there if title(pid).startswith("shoal:") and title(pid) != FORKS]
-        others = [pid for pid in there if pid not in members and not title(pid).startswith("tmux")]
+        others = [pid for pid in there if pid not in members and title(pid) != TMUX]
         victims = self.rng.choice([[lead], *3 * [members], others]) or [lead]
         victim = self.rng.choice(victims)
         self.struck += 1
