@@ -30,6 +30,8 @@ class Panes:
         self._directory = place / "t"
         self._beside = beside
         self._stopped = 0
+        self.stays_dressed = False
+        """Nobody was left who could take options back: the panes go by themselves, their borders stay."""
         self._socket = self._directory / f"tmux-{os.getuid()}" / SOCKET
         if len(os.fsencode(self._socket)) > _LONGEST:
             raise ValueError(f"{self._socket} is too long for a socket. Play the rounds in a shorter --keep.")
@@ -134,6 +136,8 @@ class Panes:
             yield "the tmux server is left"
         for row in self._run("list-clients", "-F", "#{client_pid} #{client_control_mode}").splitlines():
             yield f"client {row} is left"
+        if self.stays_dressed:
+            return
         for row in self._run("show-options", "-s").splitlines():
             if row.startswith("@shoal"):
                 yield f"the option {row} is left"

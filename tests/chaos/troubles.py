@@ -130,7 +130,10 @@ class Kill(Trouble):
         victims = [[lead], [lead, *mates], [lead, *mates, *others], *([mate] for mate in mates)]
         if others:
             victims.append([self.rng.choice(others)])
-        send(self.rng.choice(victims), signal.SIGKILL)
+        chosen = self.rng.choice(victims)
+        if self.scene.panes is not None and len(chosen) > len([lead, *mates]):
+            self.scene.panes.stays_dressed = True
+        send(chosen, signal.SIGKILL)
 
 
 class Stop(Trouble):
