@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cast import cast, use
+from cast import Part, agent, cast, use
 from shoal.app.notifying import show, to_terminal, words
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import ApprovePlan, Choice, Choose, MayRun
@@ -30,11 +30,14 @@ def stand_in(directory: Path) -> Path:
     return told
 
 
-async def asked(tmp_path: Path, settings: dict[str, object], told: Path | None = None) -> None:
+TOUCH = use("Bash", command="touch 'a file'; echo \x1b[31m")
+
+
+async def asked(tmp_path: Path, settings: dict[str, object], told: Path | None = None, **parts: Part) -> None:
     """A session whose one call needs a permission, up to the question, and until it is told."""
     project = tmp_path / "project"
     project.mkdir()
-    model = cast(lead=[use("Bash", command="touch 'a file'; echo \x1b[31m"), "done"])
+    model = cast(**{"lead": [TOUCH, "done"], **parts})
     raw = json.dumps({"shoal": settings})
     async with opened(project, model, settings=raw, skip_permissions=False, attended=True) as session:
         turn = session.run("lead, go")
@@ -62,6 +65,18 @@ async def test_a_question_is_shown_on_the_desktop_with_who_asks_what(
     said = told.read_text().splitlines()
     assert said[-2:] == ["Shoal", "The lead asks to run Bash: touch 'a file'; echo"]
     assert "\x1b" not in told.read_text()
+
+
+@pytest.mark.spec("USR-05")
+async def test_an_agent_that_asks_is_named_by_what_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = stand_in(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{told.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("DISPLAY", ":7")
+    await asked(tmp_path, {"notify": "desktop"}, told, lead=[agent("Dig here"), "so"], Dig=[TOUCH, "dug"])
+    said = told.read_text().splitlines()[-1]
+    assert said == "general-purpose (Dig here) asks to run Bash: touch 'a file'; echo"
 
 
 async def test_nobody_is_called_who_does_not_want_to_be(
@@ -119,9 +134,9 @@ def test_what_is_asked_is_one_line_and_never_too_long() -> None:
     may = MayRun(
         id="q", agent=AgentId("ann@crew"), tool_use_id="t", tool="Bash", input={"c": "x\n" * 500}, reason=""
     )
-    assert words(may).startswith("ann asks to run Bash: x x")
-    assert len(words(may)) == 200
+    assert words(may, "ann").startswith("ann asks to run Bash: x x")
+    assert len(words(may, "ann")) == 200
     plan = ApprovePlan(id="q", agent=LEAD, plan="p", path="/p", digest="d")
-    assert words(plan) == "The lead has a plan for you to approve"
+    assert words(plan, "The lead") == "The lead has a plan for you to approve"
     choice = Choose(id="q", agent=LEAD, choices=(Choice(question="Red?", header="h", options=()),))
-    assert words(choice) == "The lead has a question: Red?"
+    assert words(choice, "The lead") == "The lead has a question: Red?"

@@ -37,6 +37,10 @@ async def test_panes_are_split_off_the_leads_window_and_the_lead_keeps_more_than
         assert int(widths[lead]) >= 100
         heights = {int(row) for row in tmux.rows("#{pane_height}")[1:]}
         assert max(heights) - min(heights) <= 3
+        # Above each other beside the lead, which is as high as the window.
+        first, *others = tmux.rows("#{pane_left} #{pane_at_top} #{pane_at_bottom}")
+        assert first == "0 1 1"
+        assert {row.split()[0] for row in others} == {str(int(widths[lead]) + 1)}
         # The person goes on where they were.
         assert tmux("display-message", "-p", "-t", "person", "#{pane_id} #{window_index}") == f"{lead} 0"
         for number, pane in enumerate(opened):
@@ -286,7 +290,7 @@ async def test_what_is_missing_is_said_with_what_to_do(tmux: TmuxServer, tmp_pat
             await panes.open(showing("m", tmp_path))
 
 
-@pytest.mark.spec("USR-20")
+@pytest.mark.spec("USR-20", "LIF-05")
 async def test_panes_go_with_a_lead_that_is_killed(tmux: TmuxServer, tmp_path: Path) -> None:
     lead = tmux.begin().inside["TMUX_PANE"]
     before = tmux("show-options", "-w", "-t", "person:0")

@@ -120,3 +120,12 @@ async def test_a_question_of_a_run_that_has_ended_is_not_taken_for_a_live_one(
     answer = await shoal("ask", "answer", "left", "yes")
     assert answer.code == 1
     assert "shoal --resume gone" in answer.err
+
+
+@pytest.mark.parametrize("how_long", ["session", "settings"])
+async def test_a_yes_that_would_keep_nothing_is_refused(shoal: Program, home: Path, how_long: str) -> None:
+    ruleless = MayRun(id="ruleless", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r")
+    Questions(home / "shoal" / "runs" / "gone" / "questions").put(ruleless)
+    answer = await shoal("ask", "answer", "ruleless", "yes", "--for", how_long)
+    assert answer.code == 2
+    assert f"leave --for {how_long} out" in answer.err

@@ -11,8 +11,8 @@ from shoal_process import MODEL, Program
 
 from shoal.app.doctor import examine
 from shoal.app.machine import Fact
-from shoal.surfaces.cli.doctor import drawn
 from shoal.surfaces.cli.main import run
+from shoal.surfaces.terminal.listings import fact_lines
 from shoal.testing import chat_server, messages_server
 
 NO_OLLAMA = {"OLLAMA_HOST": "127.0.0.1:9"}
@@ -102,7 +102,7 @@ async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe
 
 def test_colours_mark_the_states_where_they_are_wanted() -> None:
     facts = [Fact(area="home", name="directory", state="bad", value="x", advice="do")]
-    assert any("\x1b[31mBAD " in line for line in drawn(facts, colours=True))
+    assert any("\x1b[31mBAD " in line for line in fact_lines(facts, colours=True))
 
 
 async def test_sessions_are_listed_newest_first(shoal: Program, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from shoal.core.events import BudgetWarned, Finished
 from shoal.core.ids import LEAD
 from shoal.core.questions import MayRun
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.sentences import budget_warning, ending, explain, how_to_allow, how_to_go_on
+from shoal.surfaces.terminal.sentences import budget_warning, ending, explain, how_to_allow, how_to_go_on
 
 
 @pytest.mark.parametrize(

@@ -210,10 +210,12 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
     shoal: Program, gate: Gate, home: Path
 ) -> None:
     heard: dict[str, list[str]] = {}
+    models: set[str] = set()
 
     def hears(who: str) -> Any:
         def say(body: dict[str, Any]) -> str:
             heard[who] = said_to(body)
+            models.add(body["model"])
             return f"{who} heard it"
 
         return say
@@ -240,9 +242,10 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         exported = (await shoal("team", "export")).lines[-1]
         assert exported["standing"]["lead"] == "died"
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
-        resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", *YES)
+        resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
         assert resumed.result["session_id"] == session
+    assert models == {MODEL.partition(":")[2]}, "it is that of the flag with which the team was started"
     # As the person's own words: what agents say comes in a frame of the runtime's.
     assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
     team = await facts(shoal)

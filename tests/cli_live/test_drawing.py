@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli_live.terminal import Terminal, environment
-from shoal.surfaces.cli.paint import clean, count, cut, seconds, width
+from shoal.core.wording import clean, count, seconds
+from shoal.surfaces.terminal.paint import cut, width
 
 SCROLLING = """
 import sys
-from shoal.surfaces.cli.screen import screen_for
+from shoal.surfaces.terminal.screen import screen_for
 screen = screen_for(sys.stdout)
 for number in range(30):
     screen.bottom([f"below {number}", "› typing"], (1, 8))
@@ -50,7 +51,7 @@ def test_text_scrolls_above_what_is_drawn_anew(tmp_path: Path) -> None:
 def test_an_indented_line_goes_on_under_where_it_began(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.cli.screen import screen_for
+from shoal.surfaces.terminal.screen import screen_for
 screen = screen_for(sys.stdout)
 screen.write("  one two three four five six seven eight nine ten\\n  /" + "p" * 60 + " end\\n")
 screen.close()
@@ -65,7 +66,7 @@ screen.close()
 def test_a_long_word_that_comes_in_pieces_is_there_once(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.cli.screen import screen_for
+from shoal.surfaces.terminal.screen import screen_for
 screen = screen_for(sys.stdout)
 screen.write("before\\n")
 for piece in range(12):
@@ -81,7 +82,7 @@ screen.close()
 def test_a_terminal_made_narrower_keeps_its_text(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.cli.screen import screen_for
+from shoal.surfaces.terminal.screen import screen_for
 screen = screen_for(sys.stdout)
 screen.write("kept\\n")
 screen.bottom(["x" * 60, "y" * 60], (1, 60))

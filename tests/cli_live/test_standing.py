@@ -27,8 +27,9 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.usage import Usage
+from shoal.core.wording import clean
 from shoal.surfaces.cli.agent_rows import agent_rows, detailed_rows
-from shoal.surfaces.cli.paint import clean, width
+from shoal.surfaces.terminal.paint import width
 
 JOE, ANN = AgentId("a1"), AgentId("a2")
 
@@ -156,6 +157,14 @@ def test_a_row_is_never_wider_than_the_screen(columns: int) -> None:
         detailed_rows(agents, 100.0, columns, colours=True),
     ):
         assert all(0 < width(clean(row)) <= columns for row in rows)
+
+
+@pytest.mark.parametrize(("color", "code"), [("pink", "38;5;213"), ("#ff8800", "38;2;255;136;0")])
+def test_a_row_has_the_colour_of_its_agent(color: str, code: str) -> None:
+    standings = Standings()
+    standings.hear(replace(started(JOE), color=color), 0.0)
+    [row] = agent_rows(standings.at_work(), 0.0, 80, colours=True)
+    assert f"\x1b[{code}m●" in row
 
 
 def test_of_many_agents_the_rest_is_counted() -> None:

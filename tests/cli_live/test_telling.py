@@ -39,13 +39,13 @@ from shoal.core.ids import LEAD, EntryId, RequestId
 from shoal.core.messages import ToolResult
 from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.activity import Activity
 from shoal.surfaces.cli.asking import Asking, shown_input
-from shoal.surfaces.cli.outcomes import outcome
-from shoal.surfaces.cli.paint import width
 from shoal.surfaces.cli.progress import progress_for
-from shoal.surfaces.cli.screen import LiveScreen, PlainScreen
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.activity import Activity
+from shoal.surfaces.terminal.outcomes import outcome
+from shoal.surfaces.terminal.paint import width
+from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
 
 
 def heard(text: str, kind: Any = "text") -> Heard:
@@ -382,8 +382,16 @@ def test_a_question_offers_what_can_be_answered_in_one_row(rule: str, offered: s
     ],
 )
 def test_a_permission_is_answered_by_a_letter_or_by_why_not(line: str, answer: Any) -> None:
-    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    question = MayRun(
+        id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why", rule="Bash(git mv:*)"
+    )
     assert Asking(question).take(line) == answer
+
+
+@pytest.mark.parametrize("line", ["a", "s"])
+def test_a_yes_that_would_keep_nothing_is_not_taken(line: str) -> None:
+    question = MayRun(id="q", agent=LEAD, tool_use_id="a", tool="Bash", input={}, reason="why")
+    assert Asking(question).take(line) is None
 
 
 def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.surfaces.cli.history import append_history, read_history
 from shoal.surfaces.cli.keys import Key, Keys, Pasted, Press, Typed
 from shoal.surfaces.cli.line import Line
-from shoal.surfaces.cli.paint import width
+from shoal.surfaces.terminal.history import append_history, read_history
+from shoal.surfaces.terminal.paint import width
 
 
 def pressed(data: bytes) -> list[Press]:

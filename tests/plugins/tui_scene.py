@@ -41,6 +41,7 @@ from shoal.core.questions import Answer, Question
 from shoal.core.usage import Usage
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.questions import QuestionsPanel
 from shoal.testing import FakeClock
 from shoal.wire.control import Command
 
@@ -183,6 +184,11 @@ class PanelsApp(App[None]):
     def notify(self, message: str, **how: Any) -> None:
         self.words.append(message)
         super().notify(message, **how)
+
+
+def open_in(panel: QuestionsPanel) -> int:
+    """How many open questions it knows of."""
+    return sum(not row.answered for row in panel._questions.values())
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 10.0) -> None:

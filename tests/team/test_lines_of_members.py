@@ -16,6 +16,7 @@ import pytest
 import shoal
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, once, opened, provider, said_to
+from shoal.core.clock import Deadline, SystemClock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -26,7 +27,7 @@ from shoal.core.events import (
     ToolStarted,
 )
 from shoal.core.ids import AgentId
-from shoal.team.afar import Afar
+from shoal.team.afar import STARTING, Afar
 from troupe import config, home, inbox, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
@@ -66,6 +67,29 @@ async def test_several_who_ask_a_member_at_once_whether_it_rests_are_all_answere
                         asking.create_task(teams.quiet())
                         await asyncio.sleep(0)
         assert teams.members()[0].pid == ann.pid
+
+
+class HastyClock(SystemClock):
+    """Has two seconds for a member to get ready."""
+
+    def deadline(self, seconds: float) -> Deadline:
+        return super().deadline(2 if seconds == STARTING else seconds)
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_process_that_does_not_get_ready_is_given_up_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = {"type": "command", "command": "sleep 100", "timeout": 100}
+    given = {"shoal": {"teammate_mode": "process"}, "hooks": {"SubagentStart": [{"hooks": [hangs]}]}}
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), said_to], ann=["Never."]),
+        opened(tmp_path, settings=json.dumps(given), clock=HastyClock()) as session,
+        asyncio.timeout(20),
+    ):
+        text = await all_turns(session, "Go.")
+        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    assert "The process of ann could not be started: it did not say that it is ready." in text
 
 
 async def test_a_member_that_dies_while_it_is_asked_whether_it_rests_interrupts_nobody(

@@ -12,7 +12,7 @@ from shoal.core.messages import Base64Source, Image, Message
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard, Price
 from shoal.models.scripted import ScriptedModel
-from shoal.surfaces.cli.history import read_history
+from shoal.surfaces.terminal.history import read_history
 from tui_rig import sitting
 
 PNG = base64.b64decode(

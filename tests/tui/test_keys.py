@@ -25,6 +25,15 @@ async def test_shift_tab_goes_round_the_permission_modes(tmp_path: Path) -> None
             assert at.session.parts.permissions.mode == mode
 
 
+@pytest.mark.spec("USR-18")
+async def test_shift_tab_comes_back_to_the_mode_that_the_session_began_with(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"]), mode="dontAsk") as at:
+        await at.shows(" never asks ")
+        for words in ("asks", "accepts edits", "plans", "never asks", "asks"):
+            await at.press("shift+tab")
+            await at.shows(f" {words} ")
+
+
 @pytest.mark.spec("RUN-04", "TRN-03")
 async def test_escape_ends_the_turn_and_what_was_typed_meanwhile_is_offered_again(tmp_path: Path) -> None:
     gate = Gate()
@@ -66,6 +75,39 @@ async def test_a_question_comes_up_by_itself_and_is_answered_in_place(tmp_path: 
         await at.press("y")
         await at.shows("made it", "? may Bash run?  allowed once")
         assert (tmp_path / "project" / "made").exists()
+
+
+@pytest.mark.spec("QUE-06")
+@pytest.mark.parametrize("panel", [False, True])
+@pytest.mark.parametrize("key", ["y", "escape"])
+async def test_what_arrives_waits_until_the_person_is_done_with_a_question(
+    tmp_path: Path, key: str, panel: bool
+) -> None:
+    gate = Gate()
+    both = [agent(f"{who} works", who, run_in_background=True) for who in ("Asker", "Other")]
+    model = cast(
+        lead=[both, "both are out", "heard of it"],
+        Asker=[[use("Bash", "b", command="touch made")], "asked"],
+        Other=[[use("Gate", "g")], "the other part"],
+    )
+    options = {"mode": "default", "tools": [gate.tool], "allowed_tools": ["Gate"]}
+    async with sitting(tmp_path, model, **options) as at:
+        await at.say("lead, go")
+        await at.until(lambda: isinstance(at.app.screen, AnswerScreen), "the question")
+        screen = at.app.screen
+        assert isinstance(screen, AnswerScreen)
+        await screen.ready.wait()
+        if panel:
+            await at.press("escape", "f4", "enter")
+            await at.until(lambda: at.app.screen is not screen and at.app.is_asking, "the question again")
+        await at.rests()
+        gate.opened.set()
+        await at.until(lambda: at.session.parts.queue.size(LEAD), "the end of the other")
+        await at.drawn()
+        assert not at.seat.busy
+        assert at.session.turn == 1
+        await at.press(key)
+        await at.until(lambda: at.session.turn > 1, "the turn that was held up")
 
 
 async def test_a_question_does_not_come_between_a_person_and_their_half_typed_line(tmp_path: Path) -> None:
@@ -112,6 +154,21 @@ async def test_one_agent_is_viewed_and_talked_to(tmp_path: Path, columns: int) -
         await at.press("f5")
         await at.shows("sent one out")
         assert at.seat.viewed == LEAD
+
+
+async def test_the_key_of_a_panel_leads_there_from_the_line_and_closes_it_from_there(tmp_path: Path) -> None:
+    async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
+        side, composer = at.app.side, at.app.composer
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel")
+        await at.press("f6")
+        await at.until(lambda: composer.has_focus, "the line")
+        await at.press("f2")
+        await at.until(lambda: side.has_focus_within, "the panel again")
+        assert side.shown == "agents"
+        await at.press("f2")
+        await at.until(lambda: composer.has_focus, "the line again")
+        assert side.shown == ""
 
 
 async def test_control_c_clears_the_line_then_warns_then_ends(tmp_path: Path) -> None:

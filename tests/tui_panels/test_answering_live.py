@@ -22,7 +22,7 @@ from shoal.surfaces.tui.panels.agents import AgentsPanel
 from shoal.surfaces.tui.panels.questions import QuestionsPanel
 from troupe import last_result, last_words, member, troupe
 from troupe import opened as with_team
-from tui_scene import PanelsApp, shown_live, until
+from tui_scene import PanelsApp, open_in, shown_live, until
 from tui_shots import text_of
 
 ATTENDED: dict[str, Any] = {"skip_permissions": False, "attended": True}
@@ -44,12 +44,12 @@ async def test_a_question_from_depth_three_is_answered_with_another_input_and_fr
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
         async with shown_live(session, QuestionsPanel, far=far) as (panel, pilot):
-            await until(pilot, lambda: panel.open_count == 1)
+            await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "e")
             editor = pilot.app.screen.query_one("TextArea")
             editor.text = editor.text.replace('"one"', '"two"')
             await pilot.press("ctrl+s")
-            await until(pilot, lambda: panel.open_count == 0)
+            await until(pilot, lambda: open_in(panel) == 0)
             assert "allowed once, with a changed input" in text_of(pilot.app)
             await turn
     assert (tmp_path / "a.txt").read_text() == "two"
@@ -64,9 +64,9 @@ async def test_an_answer_for_the_session_and_one_for_always_hold_as_they_say(tmp
         turn = group.create_task(all_turns(session))
         async with shown_live(session, QuestionsPanel) as (panel, pilot):
             for key, number in (("s", 1), ("p", 2)):
-                await until(pilot, lambda n=number: len(panel._questions) == n and panel.open_count == 1)
+                await until(pilot, lambda n=number: len(panel._questions) == n and open_in(panel) == 1)
                 await pilot.press("home", "enter", key)
-            await until(pilot, lambda: len(panel._questions) == 3 and panel.open_count == 1)
+            await until(pilot, lambda: len(panel._questions) == 3 and open_in(panel) == 1)
             await pilot.press("home", "enter", "n", *"keep it", "enter")
             await turn
     kept = json.loads((tmp_path / ".claude" / "settings.local.json").read_text())
@@ -120,15 +120,15 @@ async def test_a_plan_is_rejected_compared_and_approved(tmp_path: Path) -> None:
     ):
         turn = group.create_task(all_turns(session))
         async with shown_live(session, QuestionsPanel) as (panel, pilot):
-            await until(pilot, lambda: panel.open_count == 1)
+            await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "n", *"test it", "enter")
-            await until(pilot, lambda: len(panel._questions) == 2 and panel.open_count == 1)
+            await until(pilot, lambda: len(panel._questions) == 2 and open_in(panel) == 1)
             await pilot.press("home", "enter")
             await until(pilot, lambda: "Since the last version: +2 -0 lines" in text_of(pilot.app))
             await pilot.press("d")
             await until(pilot, lambda: "+ and test it" in text_of(pilot.app))
             await pilot.press("y")
-            await until(pilot, lambda: panel.open_count == 0)
+            await until(pilot, lambda: open_in(panel) == 0)
         turn.cancel()
     assert "test it" in said[0]
     assert "The plan is approved" in said[1]
@@ -149,7 +149,7 @@ async def test_what_the_person_chooses_is_what_the_agent_hears(tmp_path: Path) -
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
         async with shown_live(session, QuestionsPanel, size=(80, 24)) as (panel, pilot):
-            await until(pilot, lambda: panel.open_count == 1)
+            await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "2", "1", "2", "o", *"mauve", "enter", "d")
             await turn
     assert "blue" in texts(session)[0]

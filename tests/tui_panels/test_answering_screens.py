@@ -27,7 +27,7 @@ from shoal.core.questions import (
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.answering_calls import checked_input, shown_input
 from shoal.surfaces.tui.panels.questions import QuestionsPanel
-from tui_scene import DeadHelm, PanelsApp, Scene, until
+from tui_scene import DeadHelm, PanelsApp, Scene, open_in, until
 from tui_shots import assert_looks, text_of
 
 HOSTILE = "[bold]x[/ \x1b[31mred\x1b]8;;http://a.example\x07link\x1b]8;;\x07[/red] \u202e"
@@ -225,7 +225,7 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
     app = PanelsApp(panel)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        assert panel.open_count == 3
+        assert open_in(panel) == 3
         await pilot.press("enter", "y")
         await until(pilot, lambda: app.words)
         assert app.words == ["Somebody answered bob first; this answer is dropped."]
@@ -235,14 +235,14 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
         panel.look()
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await until(pilot, lambda: "ada has its answer from elsewhere: approved." in app.words)
-        assert panel.open_count == 2
+        assert open_in(panel) == 2
         assert panel.rows.cursor == MAY_RUN.id, "it is on the next that is open"
         await pilot.press("end", "enter")
         await until(pilot, lambda: "ada asked" in text_of(app))
         await pilot.press("escape", "home", "enter")
         scene.picture.lost()
         panel.look()
-        await until(pilot, lambda: panel.open_count == 0 and len(app.screen_stack) == 1)
+        await until(pilot, lambda: open_in(panel) == 0 and len(app.screen_stack) == 1)
         told = "The question of bob was withdrawn: its run has ended."
         await until(pilot, lambda: told in app.words)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -70,6 +71,16 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(capsys: pytest.CaptureFixt
         port = told["url"].partition("/?")[0].rpartition(":")[2]
         assert run(["web", "--port", port]) == 1
         assert "cannot be listened on: Address already in use. Try another --port." in capsys.readouterr().err
+
+
+def test_a_home_that_is_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "notes.txt"
+    home.write_text("not a directory")
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+    assert run(["web"]) == 1
+    assert f"{home} is not a directory" in capsys.readouterr().err
 
 
 def test_without_its_extra_it_says_what_to_install(

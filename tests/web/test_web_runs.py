@@ -258,6 +258,15 @@ async def test_the_replay_of_a_run_that_was_lost_ends_with_its_agents_gone() -> 
     assert page.live is False
 
 
+async def test_runs_that_cannot_be_listed_are_no_empty_list() -> None:
+    place = home() / "shoal" / "runs"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("not a directory")
+    async with served() as web:
+        told = await web.get("/runs", status=409)
+    assert f"The runs in {place} cannot be listed" in told["error"]
+
+
 async def test_runs_are_listed_the_newest_first_in_pages() -> None:
     sessions = [f"{n:08d}-1111-4111-8111-111111111111" for n in range(1, 6)]
     for number, session in enumerate(sessions, 1):

@@ -6,6 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser_rig import NARROW, Onlooker, looking
+from shoal.core.events import Asked
+from shoal.core.ids import AgentId
+from shoal.core.questions import MayRun
 from shoal.wire.notices import message_from
 from web_scenes import text
 from web_stage import Stage
@@ -135,6 +138,23 @@ def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage
     assert (answer["type"], answer["remember"]) == ("allowed", "session")
     assert answer["input"]["command"] == "rsync --dry-run build/ deploy:/srv"
     assert answer["input"]["timeout"] == 60_000
+
+
+def test_an_answer_is_offered_for_longer_only_where_there_is_a_rule_to_keep(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go("#/questions")
+    kept = asked_by(page, "tests").locator(".answers button small")
+    assert kept.all_inner_texts() == ["Bash(rsync:*)", "Bash(rsync:*)"]
+    plain = MayRun(
+        id="q-7", agent=AgentId("a-docs"), tool_use_id="t7", tool="Bash", input={"command": "ls"}, reason="r"
+    )
+    stage.tell(RUN, Asked(agent=AgentId("a-docs"), question=plain))
+    question = asked_by(page, "docs")
+    expect(question.get_by_role("button", name="Allow once")).to_be_visible()
+    assert [text.split("\n")[0] for text in question.locator(".answers button").all_inner_texts()] == [
+        "Allow once",
+        "Change the input",
+        "Deny…",
+    ]
 
 
 def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(onlooker: Onlooker, stage: Stage):

@@ -29,6 +29,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
+from shoal.core.permissions import AddRules, RuleValue
 from shoal.core.questions import Allowed, ApprovePlan, Choice, Choose, MayRun, Option
 from shoal.core.usage import Usage
 from shoal.wire.notices import message_from
@@ -280,6 +281,12 @@ def _ask(scene: Scene) -> None:
                 input={"command": command, "description": "Bring the site to the server", "timeout": 60_000},
                 reason="No rule allows this command.",
                 rule="Bash(rsync:*)",
+                suggestions=(
+                    AddRules(
+                        rules=(RuleValue(tool_name="Bash", rule_content="rsync:*"),),
+                        destination="localSettings",
+                    ),
+                ),
             ),
         ),
         Asked(

@@ -81,6 +81,8 @@ function inTree(rows: AgentRow[]): AgentRow[] {
   return found;
 }
 
+/** What other programs write may have the same identity in several inboxes. */
+export const letterKey = ({ team, to, id }: LetterRow): string => `${team}\n${to}\n${id}`;
 export const taskKey = (board: string, id: string): string => `${board}\n${id}`;
 
 export class RunState {
@@ -88,6 +90,8 @@ export class RunState {
   live = false;
   offset = 0;
   at = 0;
+  /** How many there were; of a long run only the latest are told. */
+  lettersInAll = 0;
   /** Counts the frames; hooks compare it. */
   version = 0;
   agents = new Rows<AgentRow>((row) => row.id, inTree);
@@ -96,7 +100,7 @@ export class RunState {
     by((one, other) => natural(one.board, other.board) || natural(one.id, other.id)),
   );
   letters = new Rows<LetterRow>(
-    (row) => row.id,
+    letterKey,
     by((one, other) => one.posted - other.posted || natural(one.id, other.id)),
   );
   questions = new Rows<QuestionRow>(
@@ -106,7 +110,7 @@ export class RunState {
   costs = new Rows<CostRow>(
     (row) => `${row.agent}
 ${row.model}
-${row.task}`,
+${taskKey(row.board, row.task)}`,
     by((one, other) => natural(one.name, other.name) || natural(one.model, other.model) || natural(one.task, other.task)),
   );
   spend = new Rows<SpendPoint>((row) => String(row.at), by((one, other) => one.at - other.at));
@@ -120,6 +124,7 @@ ${row.task}`,
     this.agents.put(frame.agents);
     this.tasks.put(frame.tasks, (row) => row.status === "deleted");
     this.letters.put(frame.letters);
+    this.lettersInAll = Math.max(this.lettersInAll, this.letters.size, frame.letters_in_all);
     this.questions.put(frame.questions);
     this.costs.put(frame.costs);
     this.spend.put(frame.spend);
@@ -131,6 +136,7 @@ ${row.task}`,
     const twin = new RunState();
     Object.assign(twin, {
       run: this.run, live: this.live, offset: this.offset, at: this.at, version: this.version,
+      lettersInAll: this.lettersInAll,
       agents: this.agents.copy(), tasks: this.tasks.copy(), letters: this.letters.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
     });

@@ -78,8 +78,17 @@ export interface MayRun {
   tool: string;
   input: Record<string, unknown>;
   reason: string;
+  /** What an answer for the session allows; empty where that is this call alone. */
   rule: string;
+  suggestions?: Suggestion[];
 }
+
+/** What a person can change so that the same is not asked again. */
+export type Suggestion = { destination: string } & (
+  | { type: "addRules"; behavior: string; rules: { toolName: string; ruleContent?: string }[] }
+  | { type: "addDirectories"; directories: string[] }
+  | { type: "setMode"; mode: string }
+);
 
 export interface Choice {
   question: string;
@@ -129,6 +138,7 @@ export interface CostRow {
   name: string;
   kind: string;
   model: string;
+  board: string;
   task: string;
   requests: number;
   input_tokens: number;
@@ -166,6 +176,9 @@ export interface Frame {
   costs: CostRow[];
   spend: SpendPoint[];
   notes: NoteRow[];
+  letters_in_all: number;
+  letters_unread: number;
+  questions_in_all: number;
 }
 
 /** One line of the list of runs. */

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from shoal.core.events import Asked, Event
-from shoal.core.ids import LEAD
+from shoal.core.events import AgentStarted, Asked, Event
+from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import ApprovePlan, MayRun, Question
 from shoal.core.wording import one_line
 
@@ -36,20 +36,29 @@ def attach(session: Session, tasks: asyncio.TaskGroup) -> None:
     if wanted == "off" or (session.parts.desk.attended is False and session.parts.desk.patience is None):
         return
     environ = session.parts.settings.environ
+    askers: dict[AgentId, str] = {LEAD: "The lead"}
 
     def hear(event: Event) -> None:
+        if isinstance(event, AgentStarted):
+            askers[event.agent] = _described(event)
         if not isinstance(event, Asked):
             return
         if wanted in ("bell", "both"):
             to_terminal("\a")
         if wanted in ("desktop", "both"):
-            tasks.create_task(asyncio.to_thread(show, TITLE, words(event.question), environ))
+            said = words(event.question, askers.get(event.agent, event.agent))
+            tasks.create_task(asyncio.to_thread(show, TITLE, said, environ))
 
     session.watch(hear)
 
 
-def words(question: Question) -> str:
-    who = "The lead" if question.agent == LEAD else str(question.agent).partition("@")[0]
+def _described(agent: AgentStarted) -> str:
+    """A teammate by its name; an agent for one job by what it does, since its name says little."""
+    name = agent.name or agent.kind
+    return name if agent.team or not agent.description else f"{name} ({agent.description})"
+
+
+def words(question: Question, who: str) -> str:
     match question:
         case MayRun(tool=tool, input=given):
             about = next((str(value) for value in given.values()), "")

@@ -9,13 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 
 import shoal
-from shoal.app.history import History
-from shoal.app.options import Options
-from shoal.app.settings import Settings
+from shoal.app.basis import Basis
 from shoal.core.ports import Journal, Transcript
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.stores.memory import MemoryJournal, NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
 
@@ -27,19 +25,18 @@ class Record(Struct, frozen=True, kw_only=True):
     checkpoints: Checkpoints
 
 
-def open_record(
-    options: Options, settings: Settings, cwd: Path, history: History, leave: AsyncExitStack
-) -> Record:
+def open_record(basis: Basis, leave: AsyncExitStack) -> Record:
+    options, settings, history = basis.options, basis.settings, basis.history
     if not options.persist:
         directory = Path(leave.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
         return Record(
             directory=directory,
-            transcript=MemoryTranscript(),
+            transcript=NoTranscript(),
             journal=MemoryJournal(options.clock),
             checkpoints=Checkpoints(directory / "checkpoints"),
         )
     durable = settings.own.durable
-    lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
+    lines = Lines(session=history.session, cwd=str(basis.cwd), version=shoal.__version__)
     transcript = FileTranscript(history.transcript, lines, durable=durable)
     leave.callback(transcript.close)
     journal = FileJournal(

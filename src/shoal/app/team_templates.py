@@ -7,9 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.definition_files import LARGEST
-from shoal.app.definitions import Definitions, project_directories
+from shoal.app.definitions import Definitions
+from shoal.app.project_places import apart_from, project_places
 from shoal.core.decisions import Mode
 from shoal.core.definitions import SourceKind
 from shoal.core.errors import BadDefinition, BadTemplate, SettingsError, UnknownAgent
@@ -62,28 +64,15 @@ class Templates:
 def templates_for(*, cwd: Path, home: Path) -> Templates:
     """From the directory up to the root of its repository, then the home, then the program's own."""
     own = home / "teams"
-    places: list[tuple[Path, SourceKind]] = [
-        (path, "project")
-        for path in (each.with_name("teams") for each in project_directories(cwd))
-        if path.resolve() != own.resolve()
-    ]
+    theirs = (place / ".claude" / "teams" for place in project_places(cwd))
+    places: list[tuple[Path, SourceKind]] = [(path, "project") for path in apart_from(own, theirs)]
     places += [(own, "user"), (SHIPPED, "builtin")]
     strongest: dict[str, Origin] = {}
     found: list[Found] = []
     for directory, kind in places:
-        for path in _files(directory):
-            each = read_file(path, kind)
+        for each in _found_in(directory, kind):
             first = strongest.setdefault(each.name, each.origin)
-            hidden = first if first is not each.origin else None
-            found.append(
-                Found(
-                    name=each.name,
-                    origin=each.origin,
-                    template=each.template,
-                    flaw=each.flaw,
-                    hidden_by=hidden,
-                )
-            )
+            found.append(replace(each, hidden_by=first if first is not each.origin else None))
     return Templates(found)
 
 
@@ -96,12 +85,17 @@ def read_file(path: Path, kind: SourceKind = "project") -> Found:
     return Found(name=template.name, origin=origin, template=template)
 
 
-def _files(directory: Path) -> list[Path]:
+def _found_in(directory: Path, kind: SourceKind) -> list[Found]:
     # In the home, the directories of running teams stand beside them.
     try:
-        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    except OSError:
+        files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        origin = Origin(kind=kind, path=directory)
+        flaw = Flaw(what=f"it cannot be read: {error.strerror}", origin=origin)
+        return [Found(name=directory.name, origin=origin, flaw=flaw)]
+    return [read_file(path, kind) for path in files]
 
 
 def _text(path: Path, origin: Origin) -> str:

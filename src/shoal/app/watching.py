@@ -74,6 +74,13 @@ def began_in(run: Run) -> str:
     return next((event.cwd for event in started if isinstance(event, SessionStarted)), "")
 
 
+def model_named(run: Run) -> str:
+    """By which name its model was last asked for when it was opened; nothing where settings said it."""
+    events = (recorded.event for recorded in read_journal(run.journal))
+    started = [event for event in events if isinstance(event, SessionStarted)]
+    return started[-1].model_named if started else ""
+
+
 def find_run(home: Path, name: str) -> Run:
     """The run of the session with this id, or whose id alone starts so."""
     names = _names(home)

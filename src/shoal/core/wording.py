@@ -34,6 +34,11 @@ def count(number: int) -> str:
     return f"{number / 1_000_000:.1f}M"
 
 
+def many(number: int, noun: str) -> str:
+    """The number with its noun: 1 call, 2 calls."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def seconds(value: float) -> str:
     if value < 10:
         return f"{value:.1f} s"

@@ -13,8 +13,9 @@ from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, ProcessError, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentStarted, Journaled
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions import Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.teams import MemberState, Teammate
@@ -114,10 +115,6 @@ class Afar:
         self._purse.place = counted
 
     @property
-    def _team(self) -> TeamName:
-        return TeamName(self._entered.agent_id.rpartition("@")[2])
-
-    @property
     def id(self) -> AgentId:
         return AgentId(self._entered.agent_id)
 
@@ -145,7 +142,7 @@ class Afar:
     async def at_rest(self) -> bool:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
-            return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
+            return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
         busy = await self._asked()
         if busy is None:
             await self._end_stuck()
@@ -214,9 +211,7 @@ class Afar:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             await self._end()
             return Ending(
                 status="killed", text="" if self._left is None else self._left.text, detail=self.stopping
@@ -381,7 +376,7 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
             background=True,
             cwd=entered.cwd,
             color=entered.color,
-            team=entered.agent_id.rpartition("@")[2],
+            team=entered.team,
         ),
         resolved=Resolved(
             kind=entered.agent_type,
@@ -398,9 +393,8 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
 
 async def _unread(on: Footing, entered: Entered) -> frozenset[str]:
     """What the lead has of it and has not read yet."""
-    team = TeamName(entered.agent_id.rpartition("@")[2])
     try:
-        mails = await on.record.mailboxes(team).take(LEAD_NAME)
+        mails = await on.record.mailboxes(entered.team).take(LEAD_NAME)
     except (RecordError, StoreError):
         return frozenset()
     return frozenset(mail.id for mail in mails if mail.sender == entered.name)

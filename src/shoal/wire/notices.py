@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
@@ -15,6 +16,12 @@ _ENDED = {"completed": "completed", "failed": "failed", "killed": "was stopped"}
 _FILES_NAMED = 5
 _COMMAND_SHOWN = 200
 _REMINDER = "<system-reminder>"
+LETTER = re.compile(
+    r'<teammate-message teammate_id="(?P<sender>[^"]+)"(?P<about>[^>]*)>\n'
+    r"(?P<words>.*?)\n</teammate-message>",
+    re.DOTALL,
+)
+"""What `message_from` writes, wherever it stands in what an agent was told."""
 
 
 def reminder(text: str) -> str:

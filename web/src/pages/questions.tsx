@@ -8,7 +8,7 @@ import { Changes } from "../diff";
 import { ago, clock } from "../format";
 import { Markdown } from "../markdown";
 import { runPath } from "../router";
-import type { Answer, ApprovePlan, Choose, MayRun, OpenQuestion, Question, QuestionRow, Remember } from "../types";
+import type { Answer, ApprovePlan, Choose, MayRun, OpenQuestion, Question, QuestionRow, Remember, Suggestion } from "../types";
 
 /** The open questions of all runs. */
 export function QuestionsPage() {
@@ -136,6 +136,7 @@ function MayRunForm({ question, shut, answer }: Form<MayRun>) {
     }
   };
   const { command: _, ...rest } = question.input;
+  const kept = question.suggestions?.find((each) => each.destination === "localSettings");
   return (
     <>
       {question.reason && <p class="soft">{question.reason}</p>}
@@ -149,18 +150,34 @@ function MayRunForm({ question, shut, answer }: Form<MayRun>) {
       <Problem text={problem} />
       <div class="answers">
         <button type="button" class="main" disabled={shut} onClick={() => allow("once")}>Allow once</button>
-        <button type="button" disabled={shut} onClick={() => allow("session")}>
-          Allow for this session{question.rule && <small class="mono">{question.rule}</small>}
-        </button>
-        <button type="button" disabled={shut} onClick={() => allow("settings")}>
-          Always allow{question.rule && <small class="mono">{question.rule}</small>}
-        </button>
+        {question.rule && (
+          <button type="button" disabled={shut} onClick={() => allow("session")}>
+            Allow for this session<small class="mono">{question.rule}</small>
+          </button>
+        )}
+        {kept && (
+          <button type="button" disabled={shut} onClick={() => allow("settings")}>
+            Always allow<small class="mono">{changeWords(kept)}</small>
+          </button>
+        )}
         <button type="button" disabled={shut} onClick={edit} aria-pressed={editing}>{editing ? "Do not change it" : "Change the input"}</button>
         <button type="button" class="bad" disabled={shut} aria-expanded={denying} onClick={() => setDenying(!denying)}>Deny…</button>
       </div>
       {denying && <Deny shut={shut} answer={answer} />}
     </>
   );
+}
+
+/** What would change about what agents may do. */
+function changeWords(suggestion: Suggestion): string {
+  switch (suggestion.type) {
+    case "addRules":
+      return suggestion.rules.map((each) => each.toolName + (each.ruleContent ? `(${each.ruleContent})` : "")).join(", ");
+    case "addDirectories":
+      return `work in ${suggestion.directories.join(", ")}`;
+    case "setMode":
+      return `mode ${suggestion.mode}`;
+  }
 }
 
 function Deny({ shut, answer, words = "Why not? It is told so." }: {

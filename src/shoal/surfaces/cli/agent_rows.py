@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from shoal.app.picture.standing import Standing
-from shoal.core.agents import Completion
-from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Event, WorkKept
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import CYAN, DIM, YELLOW, count, cut, dollars, one_line, painted, seconds, width
+from shoal.core.wording import dollars, one_line, seconds
+from shoal.surfaces.terminal.paint import DIM, YELLOW, cut, painted, style_of, width
+from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 MOST = 8
 """Agents that get a row; of the others only their number is told."""
-_COLOURS = {
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "purple": "35",
-    "cyan": CYAN,
-    "orange": "38;5;208",
-    "pink": "38;5;205",
-}
-_WIDEST = 100
 QUIET = 5.0
 """Seconds without an event from which on that is told."""
-
-
-def colour(name: str | None) -> str:
-    """The style for an agent's `color`; agents without one have the one of tool calls."""
-    return _COLOURS.get(name or "", CYAN)
 
 
 def agent_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
@@ -65,51 +47,10 @@ def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
         head = cut(head, max(room * 2 // 3, room - width(doing)))
         doing = cut(doing, room - width(head))
     style = YELLOW if each.question is not None else DIM
-    dot = painted("●", colour(each.color), colours=colours)
+    dot = painted("●", style_of(each.color), colours=colours)
     return (
         f"{indent}{dot} {head}{painted(doing, style, colours=colours)}{painted(tail, DIM, colours=colours)}"
     )
-
-
-def agent_words(event: Event, it: Standing) -> str | None:
-    """That an agent in the background started or ended; of one that is waited for its call tells.
-
-    Work that is left in a worktree is told of either.
-    """
-    task = f": {one_line(it.task)}" if it.task else ""
-    match event:
-        case AgentStarted(background=True, resumed=resumed):
-            how = "goes on" if resumed else "started"
-            return f"agent {it.who} {how} in the background{task}"
-        case AgentMoved():
-            return f"agent {it.who} goes on in the background{task}"
-        case AgentEnded(completion=done) if done.background:
-            return f"agent {it.who} {ended_words(done)}{task}"
-        case WorkKept(work=work):
-            name = one_line(Path(work.path).name)
-            return f"agent {it.who} left work in a worktree; bring it in with: shoal worktree merge {name}"
-        case _:
-            return None
-
-
-def ended_words(done: Completion) -> str:
-    """How it ended, and what it took."""
-    calls = f"{done.evidence.tool_calls} tool call{'' if done.evidence.tool_calls == 1 else 's'}"
-    how = "was stopped" if done.status == "killed" else done.status
-    why = f", {cut(one_line(done.detail), _WIDEST)}" if done.detail else ""
-    took = f"{calls}, {count(done.usage.total_tokens)} tokens, {seconds(done.duration_ms / 1000)}"
-    return f"{how} ({took}{why})"
-
-
-def doing_words(each: Standing) -> str:
-    if each.question is not None:
-        return f"asks: {one_line(wanted(each.question))}"
-    return each.doing or each.state
-
-
-def numbers(each: Standing, now: float) -> str:
-    calls = f"{each.tool_calls} call{'' if each.tool_calls == 1 else 's'}"
-    return f"{calls} · {count(each.tokens)} tokens · {seconds(max(now - each.since, 0.0))}"
 
 
 def _details(each: Standing, now: float) -> str:

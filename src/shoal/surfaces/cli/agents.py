@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import DIM, clean, has_colours, painted, style_of
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
     from shoal.app.agents_view import AgentsView, Fact
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 LEAD = "lead"
 _DESCRIPTION = "Say in a sentence what it does and when to use it."
 
-settings_option = click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")
 
 
@@ -118,7 +119,7 @@ def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int
         for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
             click.echo(clean(line))
         counts = (("agent", definitions.all()), ("problem", problems), ("warning", warnings))
-        click.echo(", ".join(_count(len(things), word) for word, things in counts) + ".")
+        click.echo(", ".join(many(len(things), word) for word, things in counts) + ".")
     return exits.ERROR if problems else exits.OK
 
 
@@ -224,11 +225,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 
 def _tell_problems(view: AgentsView) -> None:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     for told in view.definitions.unusable():
         say(told)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.questions import Row
@@ -32,9 +33,7 @@ def listing(*, everything: bool = False, as_json: bool = False) -> int:
     """List the open questions, the oldest first."""
     rows = [row for row in _rows() if row.live or everything]
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump([_facts(row) for row in rows]))
+        print_json([_facts(row) for row in rows])
     elif not rows:
         click.echo("Nobody asks anything.")
     else:
@@ -111,7 +110,8 @@ def _rows() -> tuple[Row, ...]:
 def _answer(
     question: Question, answer: str | None, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> Answer:
-    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied
+    from shoal.core.questions import Allowed, Approved, ApprovePlan, Choose, Chosen, Denied, MayRun
+    from shoal.surfaces.terminal.question_words import SAID_NO, can_hold
 
     if isinstance(question, Choose) and answer != "no":
         parts = question.choices
@@ -122,9 +122,13 @@ def _answer(
     if answer is None:
         raise click.UsageError("Say yes or no.")
     if answer == "no":
-        return Denied(reason=reason or "The person said no.")
+        return Denied(reason=reason or SAID_NO)
     if isinstance(question, ApprovePlan):
         return Approved(digest=question.digest)
+    if isinstance(question, MayRun) and remember not in can_hold(question):
+        raise click.UsageError(
+            f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
+        )
     return Allowed(remember=remember)
 
 
@@ -147,7 +151,7 @@ def _with_input(answer: Answer, changed: str) -> Answer:
 
 def _what(question: Question) -> str:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.cli.paint import one_line
+    from shoal.core.wording import one_line
 
     if isinstance(question, Choose):
         return one_line(" / ".join(choice.question for choice in question.choices))
@@ -159,7 +163,7 @@ def _what(question: Question) -> str:
 
 def _whole(question: Question) -> Iterator[str]:
     from shoal.core.questions import ApprovePlan, Choose
-    from shoal.surfaces.cli.paint import clean
+    from shoal.core.wording import clean
 
     if isinstance(question, Choose):
         for choice in question.choices:
@@ -177,7 +181,7 @@ def _whole(question: Question) -> Iterator[str]:
 
 
 def _line(row: Row) -> str:
-    from shoal.surfaces.cli.paint import cut
+    from shoal.surfaces.terminal.paint import cut
 
     gone = "" if row.live else "  (its run has ended)"
     return f"{row.question.id}  {row.seconds:>5} s  {_asker(row)}  {cut(_what(row.question), 100)}{gone}"
@@ -187,8 +191,8 @@ def _asker(row: Row) -> str:
     from shoal.app.settings import home_directory
     from shoal.app.watching import Run
     from shoal.core.ids import LEAD
-    from shoal.surfaces.cli.paint import cut
     from shoal.surfaces.cli.ps import standings_of
+    from shoal.surfaces.terminal.paint import cut
 
     standings = standings_of(Run(session=row.session, home=home_directory()))
     agent = row.question.agent

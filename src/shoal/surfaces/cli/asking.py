@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion, lasting
+from shoal.core.permissions import lasting
 from shoal.core.questions import (
     Allowed,
     Answer,
@@ -19,23 +18,15 @@ from shoal.core.questions import (
     MayRun,
     Question,
 )
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut
-from shoal.surfaces.cli.screen import Screen
+from shoal.core.wording import clean
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut
+from shoal.surfaces.terminal.question_words import SAID_NO, can_hold, change_words, text_of
+from shoal.surfaces.terminal.screen import Screen
 
 _MOST_LINES = 20
 _WIDEST = 400
 _CHANGES = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
 _WIDEST_RULE = 30
-
-
-def wanted(question: Question) -> str:
-    match question:
-        case MayRun(tool=tool):
-            return f"may {tool} run?"
-        case Choose():
-            return "which is it to be?"
-        case ApprovePlan():
-            return "is the plan good?"
 
 
 def show_permission(screen: Screen, question: MayRun, asker: str = "") -> None:
@@ -48,7 +39,7 @@ def show_permission(screen: Screen, question: MayRun, asker: str = "") -> None:
         screen.write(f"    {line}\n", style)
     kept = lasting(question.suggestions, "localSettings")
     if kept is not None:
-        screen.write(f"  s kept in your settings for this project: {cut(change(kept), _WIDEST)}\n", DIM)
+        screen.write(f"  s kept in your settings for this project: {cut(change_words(kept), _WIDEST)}\n", DIM)
     screen.write(f"  y once · {_for_session(question.rule)}n no · or say why not\n", DIM)
 
 
@@ -63,7 +54,7 @@ def shown_input(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str]]:
     """All of what would be run, as far as a person can read it, in lines with their styles."""
     lines: list[tuple[str, str]] = []
     for key, value in given.items():
-        text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+        text = text_of(value)
         mark, style = _CHANGES.get(key, ("", "")) if tool == "Edit" else ("", "")
         if mark:
             lines.extend((f"{mark} {line}", style) for line in _read(text))
@@ -82,17 +73,6 @@ def _read(text: str) -> list[str]:
     if len(shown) < len(lines):
         shown.append(f"… {len(lines) - len(shown)} more lines ({len(text)} characters in all)")
     return shown
-
-
-def change(suggestion: Suggestion) -> str:
-    """What would change about what agents may do."""
-    match suggestion:
-        case AddRules(rules=rules, behavior=behavior):
-            return f"{behavior} {', '.join(clean(str(rule)) for rule in rules)}"
-        case AddDirectories(directories=directories):
-            return f"work in {', '.join(map(clean, directories))}"
-        case SetMode(mode=mode):
-            return f"mode {mode}"
 
 
 def show_plan(screen: Screen, question: ApprovePlan, asker: str = "") -> None:
@@ -117,7 +97,7 @@ def approval(question: ApprovePlan, line: str) -> Answer | None:
         case "e":
             return Approved(digest=question.digest, mode="acceptEdits")
         case "n" | "no":
-            return Denied(reason="the person said no.")
+            return Denied(reason=SAID_NO)
         case _:
             return Denied(reason=line.strip())
 
@@ -130,12 +110,11 @@ def permission(question: MayRun, line: str) -> Answer | None:
         case "y" | "yes":
             return Allowed()
         case "a" | "always":
-            return Allowed(remember="session")
+            return Allowed(remember="session") if "session" in can_hold(question) else None
         case "s":
-            can_be_kept = lasting(question.suggestions, "localSettings") is not None
-            return Allowed(remember="settings") if can_be_kept else None
+            return Allowed(remember="settings") if "settings" in can_hold(question) else None
         case "n" | "no":
-            return Denied(reason="the person said no.")
+            return Denied(reason=SAID_NO)
         case _:
             return Denied(reason=line.strip())
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
 
 
 @click.group("config")
@@ -18,22 +20,21 @@ def command() -> None:
 
 @command.command("show")
 @click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")
 def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
     project, its own, and yours; permission rules of all of them are joined."""
     from shoal.app.config_view import shown_settings, shown_widening
     from shoal.app.settings import load_settings
-    from shoal.surfaces.cli.sentences import say
-    from shoal.wire.content import dump
+    from shoal.surfaces.terminal.sentences import say
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(shown_settings(loaded))
     left_out = tuple(shown_widening(loaded.left_out))
     if as_json:
         found = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
-        click.echo(dump({"settings": found, "left_out": left_out, "warnings": loaded.warnings}))
+        print_json({"settings": found, "left_out": left_out, "warnings": loaded.warnings})
         return exits.OK
     for warning in loaded.warnings:
         say(warning)

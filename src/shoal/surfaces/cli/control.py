@@ -15,7 +15,7 @@ from shoal.surfaces.cli.control_requests import beginning, carry_out
 from shoal.surfaces.cli.driving import DrivingProgram, Said
 from shoal.surfaces.cli.output import StreamOutput
 from shoal.surfaces.cli.prompting import Prompting
-from shoal.surfaces.cli.sentences import named, say
+from shoal.surfaces.terminal.sentences import named, say
 from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, refused
 
 

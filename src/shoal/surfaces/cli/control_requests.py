@@ -11,7 +11,7 @@ from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
 from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli.context_usage import context_usage
-from shoal.surfaces.cli.sentences import named
+from shoal.surfaces.terminal.sentences import named
 from shoal.wire.stream_json import BadLine
 
 _Body: TypeAlias = Mapping[str, Any]

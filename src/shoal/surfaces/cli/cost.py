@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.core.ids import AgentId, SessionId
@@ -35,9 +36,7 @@ def command(*, session: str | None, as_json: bool) -> int:
     journal = journal_path(home, found)
     ledger, by_task = usage_of(journal), _by_task(journal)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({**_facts(found, ledger), "by_task": by_task}))
+        print_json({**_facts(found, ledger), "by_task": by_task})
         return exits.OK
     click.echo(f"session {found}")
     for (agent, model), spent in ledger.spent.items():
@@ -58,10 +57,13 @@ def _by_task(journal: Path) -> dict[str, Spent]:
     from shoal.stores.files.journal import read_journal
 
     picture = drawn(read_journal(journal))
-    subjects = {row.id: row.subject for row in picture.tasks.values()}
+    subjects = {(row.board, row.id): row.subject for row in picture.tasks.values()}
+    boards = {row.board for row in picture.costs.rows.values() if row.task}
     sums: dict[str, Spent] = {}
     for row in picture.costs.rows.values():
-        name = f"#{row.task} {subjects.get(row.task, '')}".rstrip() if row.task else ""
+        on_board = f"{row.board} " if len(boards) > 1 else ""
+        subject = subjects.get((row.board, row.task), "")
+        name = f"{on_board}#{row.task} {subject}".rstrip() if row.task else ""
         usage = Usage(
             input_tokens=row.input_tokens,
             output_tokens=row.output_tokens,
@@ -95,7 +97,7 @@ def _who(agent: AgentId, ledger: Ledger) -> str:
 
 
 def _told(spent: Spent) -> str:
-    from shoal.surfaces.cli.paint import count, dollars
+    from shoal.core.wording import count, dollars, many
 
     usage = spent.usage
     cached = (
@@ -107,8 +109,7 @@ def _told(spent: Spent) -> str:
         else dollars(spent.usd)
     )
     tokens = f"{count(usage.prompt_tokens)} tokens in{cached}, {count(usage.output_tokens)} out"
-    requests = "1 request" if spent.requests == 1 else f"{spent.requests} requests"
-    return f"{requests}, {tokens}, {price}"
+    return f"{many(spent.requests, 'request')}, {tokens}, {price}"
 
 
 def _facts(session: SessionId, ledger: Ledger) -> dict[str, object]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli.demo_place import Where, a_place
-from shoal.surfaces.cli.screen import Screen, screen_for
-from shoal.surfaces.cli.sentences import say, unwrapped
 from shoal.surfaces.cli.signals import Signals
+from shoal.surfaces.terminal.screen import Screen, screen_for
+from shoal.surfaces.terminal.sentences import say, unwrapped
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.demo_agents import AgentsDemo

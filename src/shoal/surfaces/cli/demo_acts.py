@@ -12,8 +12,8 @@ from shoal.app.session import Session
 from shoal.core.events import Event, RequestSent, ToolFinished
 from shoal.surfaces.cli.asking import Asking
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.paint import BOLD, DIM
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.paint import BOLD, DIM
+from shoal.surfaces.terminal.screen import Screen
 
 
 class StandIn:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from shoal.surfaces.cli.demo_place import Where
 from shoal.surfaces.cli.demo_summary import Ran, introduce, merge_all, summary
-from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.signals import Signals
+from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.demo_show import Show

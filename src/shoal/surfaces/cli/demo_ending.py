@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.paint import BOLD_GREEN, BOLD_RED, DIM, count, dollars, seconds
-from shoal.surfaces.cli.screen import Screen
+from shoal.core.wording import count, dollars, seconds
+from shoal.surfaces.terminal.paint import BOLD_GREEN, BOLD_RED, DIM
+from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.core.usage import Spent

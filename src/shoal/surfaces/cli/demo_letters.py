@@ -15,8 +15,9 @@ from shoal.core.bodies import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.names import LEAD_NAME
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.demo_record import Letter
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW
 
 Parts: TypeAlias = tuple[tuple[str, str], ...]
 

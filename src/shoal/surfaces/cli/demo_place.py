@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.paint import DIM
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.paint import DIM
+from shoal.surfaces.terminal.screen import Screen
 
 
 class Where(Struct, frozen=True, kw_only=True):

@@ -21,14 +21,16 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
-from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.agent_rows import agent_rows, agent_words, colour
+from shoal.core.wording import one_line
+from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed, to_the_end
-from shoal.surfaces.cli.outcomes import outcome
-from shoal.surfaces.cli.paint import DIM, cut, one_line, painted, width
 from shoal.surfaces.cli.progress import LiveRows
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.activity import Activity
+from shoal.surfaces.terminal.event_words import agent_words
+from shoal.surfaces.terminal.feed import Feed, to_the_end
+from shoal.surfaces.terminal.outcomes import outcome
+from shoal.surfaces.terminal.paint import DIM, cut, painted, style_of, width
+from shoal.surfaces.terminal.screen import Screen
 
 _NAMES = 6
 """Columns of the longest name, so that what agents do stands in a column."""
@@ -105,10 +107,10 @@ class Show:
             case _:
                 pass
         if (words := agent_words(event, it)) is not None:
-            self._voices.add(("● ", colour(it.color)), (words, ""))
+            self._voices.add(("● ", style_of(it.color)), (words, ""))
 
     def _did(self, it: Standing, call: _Call) -> None:
-        who, style = f"{it.who:<{_NAMES}} ", colour(it.color)
+        who, style = f"{it.who:<{_NAMES}} ", style_of(it.color)
         room = max(self._screen.columns - 2 - width(who) - 2 - width(call.words), 12)
         preview = (cut(call.preview, room), DIM)
         self._voices.add(("● ", style), (who, style), preview, (f"  {call.words}", call.style))

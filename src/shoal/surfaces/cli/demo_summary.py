@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.agent_rows import colour
 from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
-from shoal.surfaces.cli.paint import (
-    BOLD,
-    BOLD_CYAN,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    cut,
-)
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, cut, style_of
+from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.core.agents import Completion
@@ -109,7 +100,7 @@ def _costs(screen: Screen, ran: Ran) -> None:
     ended = {each.agent: each for each in ran.completions}
     named = [(ledger.worker(agent).kind, agent, spent) for agent, spent in ledger.by_agent.items()]
     for who, agent, spent in sorted(named, key=lambda row: (row[1] != LEAD, row[0])):
-        screen.write(f"  {who:8}", colour(AGENTS[who]) if who in AGENTS else "")
+        screen.write(f"  {who:8}", style_of(AGENTS[who]) if who in AGENTS else "")
         if agent in ended:
             done = ended[agent]
             subject = "".join(done.evidence.commits[:1]).partition(" ")[2]

@@ -15,27 +15,16 @@ from shoal.core.events import AgentEnded, AgentStarted, Event, Finished, Noted, 
 from shoal.core.ids import LEAD
 from shoal.core.names import AgentName
 from shoal.core.tasks import Task
+from shoal.core.wording import dollars, one_line, seconds
 from shoal.surfaces.cli.demo_acts import Kill, Killer, StandIn, Target, pid_of
 from shoal.surfaces.cli.demo_letters import Parts, letter_parts
 from shoal.surfaces.cli.demo_record import Moved, TeamFiles
 from shoal.surfaces.cli.demo_team_rows import Row, rule, state_of, team_rows
 from shoal.surfaces.cli.demo_voices import Voices
-from shoal.surfaces.cli.feed import Feed, to_the_end
-from shoal.surfaces.cli.paint import (
-    BOLD,
-    BOLD_RED,
-    DIM,
-    GREEN,
-    RED,
-    cut,
-    dollars,
-    one_line,
-    seconds,
-    style_of,
-    width,
-)
 from shoal.surfaces.cli.progress import LiveRows
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.feed import Feed, to_the_end
+from shoal.surfaces.terminal.paint import BOLD, BOLD_RED, DIM, GREEN, RED, cut, style_of, width
+from shoal.surfaces.terminal.screen import Screen
 
 _SILENT = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _TOLD = frozenset({"Edit", "Write", "Bash"})

@@ -9,19 +9,8 @@ from msgspec import Struct
 from shoal.app.picture.standing import Standing
 from shoal.core.ids import LEAD
 from shoal.core.tasks import Task, open_blockers
-from shoal.surfaces.cli.paint import (
-    BOLD,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    cut,
-    dollars,
-    one_line,
-    painted,
-    style_of,
-    width,
-)
+from shoal.core.wording import dollars, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut, painted, style_of, width
 
 _NAME = 5
 _STATE = 10

@@ -6,8 +6,8 @@ import os
 
 from shoal.surfaces.cli.demo_place import Where
 from shoal.surfaces.cli.demo_team_summary import Ran, introduce, summary
-from shoal.surfaces.cli.screen import Screen
 from shoal.surfaces.cli.signals import Signals
+from shoal.surfaces.terminal.screen import Screen
 
 
 class TeamDemo:

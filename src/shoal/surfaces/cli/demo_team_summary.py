@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.core.wording import many, seconds
 from shoal.surfaces.cli.demo_ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
 from shoal.surfaces.cli.demo_place import Where
-from shoal.surfaces.cli.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, seconds, style_of
-from shoal.surfaces.cli.screen import Screen
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, style_of
+from shoal.surfaces.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from shoal.app.picture.standing import Standings
@@ -102,7 +103,7 @@ def _lived(ran: Ran, agent: AgentId) -> float | None:
 
 def _cut(ledger: Ledger, agent: AgentId) -> str:
     cut = sum(each.agent == agent for each in ledger.unsettled)
-    return f"  and {cut} request{'' if cut == 1 else 's'} cut off" if cut else ""
+    return f"  and {many(cut, 'request')} cut off" if cut else ""
 
 
 def _mail(screen: Screen, ran: Ran) -> None:

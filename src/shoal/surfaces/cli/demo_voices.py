@@ -17,9 +17,10 @@ from shoal.core.events import (
     ToolReturned,
     ToolStarted,
 )
-from shoal.surfaces.cli.paint import RED, one_line
-from shoal.surfaces.cli.screen import Screen
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.paint import RED
+from shoal.surfaces.terminal.screen import Screen
 
 
 class Voices:

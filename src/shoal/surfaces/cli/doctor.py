@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, has_colours, painted
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
+from shoal.surfaces.terminal.listings import fact_lines
+from shoal.surfaces.terminal.paint import has_colours
 
 if TYPE_CHECKING:
-    from shoal.app.machine import Fact
-
-_STYLES = {"ok": GREEN, "none": DIM, "warn": YELLOW, "bad": RED}
-_WORDS = {"ok": "ok", "none": "–", "warn": "warn", "bad": "BAD"}
+    pass
 
 
 @click.command("doctor")
@@ -29,7 +27,7 @@ _WORDS = {"ok": "ok", "none": "–", "warn": "warn", "bad": "BAD"}
 )
 @click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that can be looked into.")
 @click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
 def command(
     *,
@@ -57,11 +55,9 @@ def command(
     facts = examine(os.environ, Path.cwd(), settings=settings, model=model)
     bad = any(fact.state == "bad" for fact in facts)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"ok": not bad, "facts": facts}))
+        print_json({"ok": not bad, "facts": facts})
     else:
-        for line in drawn(facts, colours=has_colours(sys.stdout)):
+        for line in fact_lines(facts, colours=has_colours(sys.stdout)):
             click.echo(line)
     return exits.ERROR if bad else exits.OK
 
@@ -70,9 +66,7 @@ def _list(*, as_json: bool) -> int:
     from shoal.app.symptoms.known import SYMPTOMS
 
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({name: what for name, (what, _) in SYMPTOMS.items()}))
+        print_json({name: what for name, (what, _) in SYMPTOMS.items()})
         return exits.OK
     for name, (what, _) in SYMPTOMS.items():
         click.echo(f"  {name:<22}  {what}")
@@ -99,39 +93,12 @@ def _look_into(symptom: str, session: str | None, about: str, *, as_json: bool) 
     facts = looked_into(case)
     found = any(fact.state in ("bad", "warn") for fact in facts)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"symptom": symptom, "found": found, "facts": facts}))
+        print_json({"symptom": symptom, "found": found, "facts": facts})
     else:
-        for line in drawn(facts, colours=has_colours(sys.stdout), summary=_found(found=found)):
+        for line in fact_lines(facts, colours=has_colours(sys.stdout), summary=_found(found=found)):
             click.echo(line)
     return exits.ERROR if found else exits.OK
 
 
 def _found(*, found: bool) -> str:
     return "The arrows say what to do." if found else "Nothing is wrong there."
-
-
-def drawn(facts: Sequence[Fact], *, colours: bool, summary: str | None = None) -> Iterator[str]:
-    width = max((len(fact.name) for fact in facts), default=0)
-    for area, group in groupby(facts, key=lambda fact: fact.area):
-        yield painted(area, BOLD, colours=colours)
-        for fact in group:
-            state = painted(f"{_WORDS[fact.state]:<4}", _STYLES[fact.state], colours=colours)
-            yield f"  {state}  {clean(fact.name):<{width}}  {clean(fact.value)}"
-            if fact.advice:
-                yield from (f"        {'':<{width}}  → {line}" for line in clean(fact.advice).splitlines())
-        yield ""
-    yield _summary(facts) if summary is None else summary
-
-
-def _summary(facts: Sequence[Fact]) -> str:
-    bad = [f"{fact.area}: {clean(fact.name)}" for fact in facts if fact.state == "bad"]
-    if bad:
-        return f"Shoal cannot run yet because of {', '.join(bad)}. The arrows say what to do."
-    warned = sum(fact.state == "warn" for fact in facts)
-    if warned:
-        return (
-            f"Shoal can run. {warned} thing{'s' if warned > 1 else ''} could be better; the arrows say how."
-        )
-    return "Everything is there."

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run
@@ -38,9 +39,7 @@ def command(*, session: str | None, html: bool, output: str | None, as_json: boo
     path = Path(name)
     save(path, content)
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"session": run.session, "written": str(path), "bytes": len(content)}))
+        print_json({"session": run.session, "written": str(path), "bytes": len(content)})
     else:
         click.echo(f"The run {run.session[:8]} is in {clean(str(path))} ({len(content) / 1e6:.1f} MB).")
     return exits.OK

@@ -96,6 +96,7 @@ _PLUGINS = (
 plugin_dirs_option = click.option(
     "--plugin-dir", "plugin_dirs", multiple=True, type=directory, metavar="DIR", help="A plug-in on top."
 )
+settings_option = click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
 _SERVERS = (
     Option(
         ["--mcp-config"],

@@ -20,12 +20,13 @@ from shoal.core.errors import BadDefinition, ShoalError, UnknownSkill
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept
 from shoal.core.ids import LEAD
 from shoal.core.questions import Denied, MayRun
-from shoal.surfaces.cli import exits, sentences
-from shoal.surfaces.cli.feed import Feed
+from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.output import Output, StreamOutput, Wanted, output_for
-from shoal.surfaces.cli.sentences import say
 from shoal.surfaces.cli.signals import Signals
 from shoal.surfaces.cli.stdout import ReaderGone, Stdout
+from shoal.surfaces.terminal import sentences
+from shoal.surfaces.terminal.feed import Feed
+from shoal.surfaces.terminal.sentences import say
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.beginning import Beginning
@@ -339,10 +340,10 @@ class _Run:
         await self._output.end(finished)
 
     def _took(self, finished: Finished) -> str:
-        from shoal.surfaces.cli.paint import count, dollars, seconds
+        from shoal.core.wording import count, dollars, many, seconds
 
         facts = (
-            f"{finished.requests} request{'' if finished.requests == 1 else 's'}",
+            many(finished.requests, "request"),
             f"{count(finished.usage.prompt_tokens)} tokens in",
             f"{count(finished.usage.output_tokens)} out",
             dollars(finished.cost_usd),

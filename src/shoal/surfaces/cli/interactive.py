@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
-from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
-from shoal.surfaces.cli.sentences import cut_off_agents, stopped_agents
-from shoal.surfaces.cli.slash import completions
 from shoal.surfaces.cli.talk import Talk
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
+from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
+from shoal.surfaces.terminal.sentences import cut_off_agents
+from shoal.surfaces.terminal.slash import completions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.app.options import Options
     from shoal.app.session import Session
-    from shoal.core.agents import Glimpse
     from shoal.core.messages import Message
-    from shoal.surfaces.cli.sittings import Prepare
+    from shoal.surfaces.terminal.sittings import Prepare
 
 _NOT_THE_PERSONS = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
 RECALLED = 400
@@ -56,13 +56,12 @@ def interactive(
 def _without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
-    from shoal.surfaces.cli import stdin
     from shoal.surfaces.cli.headless import Job, headless
     from shoal.surfaces.cli.output import Wanted
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.cli.stdin import with_piped
+    from shoal.surfaces.terminal.sentences import say
 
-    piped = stdin.read_prompt() if stdin.piped() else ""
-    whole = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    whole = with_piped(prompt)
     if not whole:
         raise click.UsageError('There is no terminal to talk at. Give a prompt: shoal -p "…"')
     say("There is no terminal to talk at, so this runs as with -p.")
@@ -77,7 +76,7 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
     """
     from shoal.app.watching import Run
     from shoal.surfaces.cli.ps import standings_of
-    from shoal.surfaces.cli.sittings import sittings
+    from shoal.surfaces.terminal.sittings import say_farewell, sittings
 
     screen = screen_for(sys.stdout)
     place: Prompt
@@ -126,18 +125,3 @@ def _recall(screen: Screen, messages: Sequence[Message]) -> None:
     if asked:
         screen.write(f"› {cut(one_line(asked), RECALLED)}\n", DIM)
         screen.write(f"{cut(one_line(said), RECALLED)}\n\n", DIM)
-
-
-def say_farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
-    screen.fresh_line()
-    if stopped:
-        screen.write(f"{stopped_agents(stopped)}\n", YELLOW)
-        screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
-    if session.turn == 0:
-        return
-    purse = session.agent.purse.tree
-    screen.write(
-        f"  {dollars(purse.usd if purse.priced else None)} · {count(purse.usage.total_tokens)} tokens\n", DIM
-    )
-    screen.write("  Go on with: ", DIM)
-    screen.write(f"shoal --resume {session.id}\n")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli.keys import Key, Pasted, Press, Typed
-from shoal.surfaces.cli.paint import clean, fitting, width
+from shoal.surfaces.terminal.paint import fitting, width
 
 
 class Line:

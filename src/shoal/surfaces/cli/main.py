@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
         # The outermost wall: a person gets a sentence, and a traceback only on request.
         if debug:
             raise
-        from shoal.surfaces.cli.sentences import explain
+        from shoal.surfaces.terminal.sentences import explain
 
         return _told(explain(error), exits.ERROR)
     return code if isinstance(code, int) else exits.OK
@@ -189,10 +189,9 @@ def _one_prompt(words: Sequence[str]) -> str | None:
 
 
 def _with_stdin(prompt: str | None) -> str:
-    from shoal.surfaces.cli import stdin
+    from shoal.surfaces.cli.stdin import with_piped
 
-    piped = stdin.read_prompt() if stdin.piped() else ""
-    whole = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    whole = with_piped(prompt)
     if not whole:
         raise click.UsageError('There is no prompt. Give one: shoal -p "…", or pipe it in: … | shoal -p')
     return whole
@@ -251,7 +250,7 @@ def _usage(error: click.UsageError) -> int:
 
 
 def _told(text: str, code: int) -> int:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     say(text)
     return code

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.mcp_serve import serve
-from shoal.surfaces.cli.paint import DIM, GREEN, RED, YELLOW, clean, has_colours, painted
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.mcp_view import McpView
@@ -182,10 +183,9 @@ def login(*, name: str, mcp_config: Sequence[str]) -> int:
     except TimeoutError:
         raise click.ClickException(f"Nobody logged in within {LOGIN:g} s.") from None
     except ExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise click.ClickException(f"The login to {name} failed: {error}") from group
+        from shoal.surfaces.terminal.sentences import unwrapped
+
+        raise click.ClickException(f"The login to {name} failed: {unwrapped(group)}") from group
     click.echo(f"Logged in to {clean(name)}, which has {len(tools)} tools.")
     return exits.OK
 
@@ -235,7 +235,7 @@ def _tell(standing: ServerStanding) -> None:
 
 
 def _tell_problems(view: McpView) -> None:
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     for problem in view.configured.problems:
         say(problem)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules
-from shoal.surfaces.cli.record import debug_option
+from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules, settings_option
+from shoal.surfaces.cli.printing import debug_option
 
 if TYPE_CHECKING:
     from shoal.app.background_runs import RunFlags
@@ -31,7 +31,7 @@ INSTALL = "pip install 'shoal[mcp]'"
     "--max-budget-usd", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="For each."
 )
 @click.option("--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="At once.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @plugin_dirs_option
 @debug_option
 def serve(*, team: str | None, name: str | None, **given: Any) -> int:
@@ -70,8 +70,8 @@ async def _serve(team: str | None, name: str | None, flags: RunFlags) -> None:
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
     from shoal.runs.habits import Habits
-    from shoal.surfaces.cli.sentences import say
     from shoal.surfaces.mcp.server import TeamTools, server_with
+    from shoal.surfaces.terminal.sentences import say
 
     cwd, clock, ids = Path.cwd(), SystemClock(), Ids()
     settings = load_settings(cwd=cwd, given=flags.settings)

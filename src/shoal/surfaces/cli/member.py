@@ -14,13 +14,13 @@ import click
 
 from shoal.core.clock import SystemClock
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM
+from shoal.surfaces.terminal.paint import BOLD, DIM
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.core.backends import Papers
     from shoal.core.events import Event
-    from shoal.surfaces.cli.screen import Screen
+    from shoal.surfaces.terminal.screen import Screen
 
 
 @click.command(
@@ -41,7 +41,7 @@ def command(*, words: tuple[str, ...]) -> int:
 async def _serve(papers: Papers) -> int:
     from shoal.app.enlisted import options_of, serve
     from shoal.app.session import Session
-    from shoal.surfaces.cli.screen import screen_for
+    from shoal.surfaces.terminal.screen import screen_for
 
     screen = screen_for(sys.stdout)
     try:

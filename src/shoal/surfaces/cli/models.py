@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean, count
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, clean, count, has_colours, painted
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.models_view import ModelRow, ModelsView, ProviderRow
@@ -25,7 +28,7 @@ def command() -> None:
 
 @command.command("ls", short_help="List providers and models, with prices.")
 @click.option("--all", "everything", is_flag=True, help="Also the models of providers without a key.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 def ls(*, everything: bool, settings: str | None, as_json: bool) -> int:
     """List providers and models: keys, names, prices in dollars per million tokens, and windows.
@@ -37,9 +40,7 @@ def ls(*, everything: bool, settings: str | None, as_json: bool) -> int:
 
     view = asyncio.run(models_view(load_settings(cwd=Path.cwd().resolve(), given=settings)))
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump(view))
+        print_json(view)
         return exits.OK
     for line in drawn(view, everything=everything, colours=has_colours(sys.stdout)):
         click.echo(line)
@@ -48,7 +49,7 @@ def ls(*, everything: bool, settings: str | None, as_json: bool) -> int:
 
 @command.command("test", short_help="Ask a model one tiny question.")
 @click.argument("name", required=False)
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="The outcome as one JSON object.")
 def test(*, name: str | None, settings: str | None, as_json: bool) -> int:
     """Ask a model one tiny question (the configured one where none is named), which may cost a little.
@@ -59,8 +60,7 @@ def test(*, name: str | None, settings: str | None, as_json: bool) -> int:
     from shoal.app.trying import tried
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
-    from shoal.surfaces.cli.sentences import explain, say
-    from shoal.wire.content import dump
+    from shoal.surfaces.terminal.sentences import explain, say
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)
     try:
@@ -68,12 +68,12 @@ def test(*, name: str | None, settings: str | None, as_json: bool) -> int:
     except ShoalError as error:
         told = loaded.secrets.redacted(explain(error))
         if as_json:
-            click.echo(dump({"ok": False, "error": type(error).__name__, "message": told}))
+            print_json({"ok": False, "error": type(error).__name__, "message": told})
         else:
             say(told)
         return exits.ERROR
     if as_json:
-        click.echo(dump({"ok": True, "trial": trial}))
+        print_json({"ok": True, "trial": trial})
     else:
         for line in outcome(trial, colours=has_colours(sys.stdout)):
             click.echo(line)

@@ -25,9 +25,9 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
-from shoal.surfaces.cli import sentences
 from shoal.surfaces.cli.stdout import Stdout
 from shoal.surfaces.cli.task_lines import task_line
+from shoal.surfaces.terminal import sentences
 from shoal.wire import stream_json
 from shoal.wire.content import dump
 from shoal.wire.stream_partial import PartialMessage

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, clean, cut, has_colours, painted
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.cli.printing import print_json
+from shoal.surfaces.terminal.listings import BEHAVIORS, left_out_lines, rule_lines
+from shoal.surfaces.terminal.paint import DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.permissions_view import RuleShown, View
+    from shoal.app.permissions_view import View
     from shoal.policy.explain import Explanation
 
-_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble")
 _WIDEST = 100
 _FOR = {
@@ -36,7 +39,7 @@ def command() -> None:
 @click.option(
     "--mode", type=click.Choice(_MODES, case_sensitive=False), metavar="MODE", help="As in this mode."
 )
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.argument("tool")
 @click.argument("input_json", metavar="INPUT_JSON")
@@ -57,15 +60,15 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
     if as_json:
         from msgspec import to_builtins
 
-        _print_json({**to_builtins(explanation), "left_out": left_out})
+        print_json({**to_builtins(explanation), "left_out": left_out})
     else:
-        for line in (*_told(explanation, colours=has_colours(sys.stdout)), *_not_counted(left_out)):
+        for line in (*_told(explanation, colours=has_colours(sys.stdout)), *left_out_lines(left_out)):
             click.echo(line)
     return exits.OK
 
 
 @command.command("ls", short_help="List the rules in force, the strongest first.")
-@click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
+@settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:
     """List the rules in force, the strongest first, with the file and line of each."""
@@ -82,9 +85,9 @@ def show_view(settings: str | None, *, as_json: bool) -> None:
 
 def print_view(seen: View, *, as_json: bool) -> None:
     if as_json:
-        _print_json(seen)
+        print_json(seen)
         return
-    for line in listed(seen, colours=has_colours(sys.stdout)):
+    for line in rule_lines(seen, colours=has_colours(sys.stdout)):
         click.echo(line)
 
 
@@ -102,45 +105,19 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _print_json(value: object) -> None:
-    from shoal.wire.content import dump
-
-    click.echo(dump(value))
-
-
 def _told(explanation: Explanation, *, colours: bool) -> Iterator[str]:
-    from shoal.surfaces.cli.asking import change
+    from shoal.surfaces.terminal.question_words import change_words
 
-    decision = painted(explanation.decision, _STYLES[explanation.decision], colours=colours)
+    decision = painted(explanation.decision, BEHAVIORS[explanation.decision], colours=colours)
     yield f"{decision}  {explanation.tool} in mode {explanation.mode}: {clean(explanation.reason)}"
     if explanation.rule is not None:
         yield f"  rule    {clean(explanation.rule)}"
         yield f"  source  {clean(explanation.source or '')}"
     for part in explanation.parts:
-        verdict = painted(f"{part.decision:<5}", _STYLES[part.decision], colours=colours)
+        verdict = painted(f"{part.decision:<5}", BEHAVIORS[part.decision], colours=colours)
         under = f" (under {', '.join(part.via)})" if part.via else ""
         yield f"  {verdict}  {cut(clean(part.text), _WIDEST)}{under}"
         yield painted(f"         {clean(part.reason)}", DIM, colours=colours)
     if explanation.suggestions:
         yield "A person could answer once, or:"
-        yield from (f"  {_FOR[each.destination]}: {change(each)}" for each in explanation.suggestions)
-
-
-def listed(seen: View, *, colours: bool) -> Iterator[str]:
-    yield f"{painted('mode', BOLD, colours=colours)}  {seen.mode}  ({seen.mode_source})"
-    yield painted("directories", BOLD, colours=colours)
-    yield from (f"  {clean(directory)}" for directory in seen.directories)
-    yield painted("rules", BOLD, colours=colours)
-    if not seen.rules:
-        yield "  none; the mode decides alone. Rules go into .claude/settings.json: see `shoal config show`."
-    width = max((len(row.rule) for row in seen.rules), default=0)
-    for row in seen.rules:
-        behavior = painted(f"{row.behavior:<5}", _STYLES[row.behavior], colours=colours)
-        yield f"  {behavior}  {clean(row.rule):<{min(width, 60)}}  {clean(row.source)}"
-    yield from _not_counted(seen.left_out)
-
-
-def _not_counted(left_out: Sequence[RuleShown]) -> Iterator[str]:
-    if left_out:
-        yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
-        yield from (f"  {row.behavior}  {clean(row.rule)}  {clean(row.source)}" for row in left_out)
+        yield from (f"  {_FOR[each.destination]}: {change_words(each)}" for each in explanation.suggestions)

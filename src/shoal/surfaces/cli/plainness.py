@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from shoal.surfaces.cli.paint import is_live
-from shoal.surfaces.cli.sentences import say
+from shoal.surfaces.terminal.paint import is_live
+from shoal.surfaces.terminal.sentences import say
 
 
 def is_plain(cwd: Path, settings: str | None = None, sources: Sequence[str] | None = None) -> bool:

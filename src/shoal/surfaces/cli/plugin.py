@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import plugin_dirs_option
-from shoal.surfaces.cli.paint import DIM, GREEN, RED, YELLOW, clean
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
     from shoal.app.plugin_view import PluginRow
@@ -87,7 +88,7 @@ def validate(*, paths: Sequence[Path], as_json: bool) -> int:
         for line in (*map(str, checked.problems), *(f"{text} (warning)" for text in checked.warnings)):
             click.echo(clean(line))
         counts = ((len(checked.plugins), "plug-in"), (len(checked.problems), "problem"))
-        click.echo(", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts) + ".")
+        click.echo(", ".join(many(number, word) for number, word in counts) + ".")
     return exits.ERROR if checked.problems else exits.OK
 
 
@@ -99,5 +100,5 @@ def _brings(row: PluginRow) -> str:
         (row.hooks, "hook"),
         (row.mcp_servers, "server"),
     )
-    told = (f"{len(things)} {word}{'' if len(things) == 1 else 's'}" for things, word in parts if things)
+    told = (many(len(things), word) for things, word in parts if things)
     return ", ".join(told) or "-"

@@ -21,12 +21,14 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.questions import Question
-from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.agent_rows import agent_rows, agent_words
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import DIM, cut, is_live, one_line, painted, seconds
-from shoal.surfaces.cli.screen import LiveScreen, PlainScreen, Screen
-from shoal.surfaces.cli.sentences import budget_warning
+from shoal.core.wording import one_line, seconds
+from shoal.surfaces.cli.agent_rows import agent_rows
+from shoal.surfaces.terminal.activity import Activity
+from shoal.surfaces.terminal.event_words import agent_words
+from shoal.surfaces.terminal.paint import DIM, cut, is_live, painted
+from shoal.surfaces.terminal.question_words import wanted
+from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen, Screen
+from shoal.surfaces.terminal.sentences import budget_warning
 
 BETWEEN_DRAWINGS = 0.1
 _WIDEST_PREVIEW = 100

@@ -12,12 +12,12 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.history import append_history, read_history
 from shoal.surfaces.cli.keyboard import Keyboard
 from shoal.surfaces.cli.keys import Key, Press
 from shoal.surfaces.cli.line import Line
-from shoal.surfaces.cli.paint import BOLD_CYAN, painted
-from shoal.surfaces.cli.screen import LiveScreen, Screen
+from shoal.surfaces.terminal.history import append_history, read_history
+from shoal.surfaces.terminal.paint import BOLD_CYAN, painted
+from shoal.surfaces.terminal.screen import LiveScreen, Screen
 
 PROMPT = "› "
 BETWEEN_DRAWINGS = 0.1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.picture.standing import Standing, Standings
@@ -24,10 +25,8 @@ def command(*, session: str | None, as_json: bool) -> int:
     now = SystemClock().now() / 1000
     found = [(run, standings_of(run)) for run in _chosen(session)]
     if as_json:
-        from shoal.wire.content import dump
-
         rows = [facts(run, each, now) for run, standings in found for each in standings.tree()]
-        click.echo(dump(rows))
+        print_json(rows)
     elif found:
         for run, standings in found:
             _print(run, standings, now)
@@ -90,14 +89,15 @@ def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
 
 
 def _print(run: Run, standings: Standings, now: float) -> None:
-    from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
-    from shoal.surfaces.cli.paint import BOLD, DIM, cut, dollars, has_colours, one_line, painted, seconds
+    from shoal.core.wording import dollars, one_line, seconds
+    from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted, style_of
+    from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
     colours = has_colours(sys.stdout)
     click.echo(painted(f"session {run.session}", BOLD, colours=colours))
     for each in standings.tree():
         indent = "  " * (each.depth + 1)
-        dot = painted("●", colour(each.color), colours=colours)
+        dot = painted("●", style_of(each.color), colours=colours)
         click.echo(f"{indent}{dot} {each.who}  {cut(one_line(each.task), 70)}")
         doing = f"{each.state}: {cut(one_line(doing_words(each)), 50)}" if each.live else each.state_words
         ended = each.since + each.completion.duration_ms / 1000 if each.completion else now

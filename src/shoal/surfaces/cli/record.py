@@ -1,17 +1,13 @@
-"""What the commands on teams, tasks and mail share: the record, the choice of a team, tables and JSON."""
+"""What the commands on teams, tasks and mail share: the record, and the choice of a team or a board."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-
-from shoal.surfaces.cli.paint import BOLD, cut, has_colours, one_line, painted, width
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -20,16 +16,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PERSON = "user"
 """The name under which a person at the command line acts."""
-_NARROWEST = 20
 
 team_option = click.option("--team", metavar="NAME", help="The team; needed only where there are several.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-
-
-class Cell(NamedTuple):
-    text: str
-    style: str = ""
 
 
 def with_record(work: Callable[[AgentsRecord], Awaitable[Result]]) -> Result:
@@ -38,7 +26,7 @@ def with_record(work: Callable[[AgentsRecord], Awaitable[Result]]) -> Result:
     from shoal.app.settings import home_directory
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     async def run() -> Result:
         record = AgentsRecord(home_directory(), clock=SystemClock(), ids=Ids(), report=say)
@@ -103,45 +91,3 @@ def _known(teams: Sequence[str]) -> str:
     if teams:
         return f"There are: {', '.join(teams)}."
     return 'There are no teams yet. Start one: shoal team start review "the last commit"'
-
-
-def print_json(value: Any) -> None:
-    from shoal.wire.content import dump
-
-    sys.stdout.write(dump(value).decode() + "\n")
-
-
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """The last column takes what is left of the terminal; where there is none, nothing is cut."""
-    colours = has_colours(sys.stdout)
-    shown = [[Cell(one_line(cell.text), cell.style) for cell in row] for row in rows]
-    widths = [
-        max(width(head), *(width(row[column].text) for row in shown))
-        for column, head in enumerate(heads[:-1])
-    ]
-    room = 10_000
-    if sys.stdout.isatty():
-        room = max(_NARROWEST, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
-    for row in ([Cell(head, BOLD) for head in heads], *shown):
-        parts = [
-            painted(cell.text, cell.style, colours=colours) + " " * (size - width(cell.text))
-            for cell, size in zip(row, widths, strict=False)
-        ]
-        last = row[-1]
-        parts.append(painted(cut(last.text, room), last.style, colours=colours))
-        sys.stdout.write("  ".join(parts).rstrip() + "\n")
-
-
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """A name and a value on each line; what has no value is left out. Long text keeps its lines."""
-    from shoal.surfaces.cli.paint import clean
-
-    colours = has_colours(sys.stdout)
-    size = max((len(name) for name, value in facts if value), default=0)
-    for name, value in facts:
-        lines = clean(value).splitlines() if value else []
-        for number, text in enumerate(lines):
-            head = (
-                painted(name, BOLD, colours=colours) + " " * (size - len(name)) if not number else " " * size
-            )
-            sys.stdout.write(f"{head}  {text}".rstrip() + "\n")

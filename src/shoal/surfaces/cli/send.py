@@ -7,6 +7,7 @@ import sys
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 
 @click.command("send")
@@ -24,17 +25,15 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
 
     from shoal.app.settings import home_directory
     from shoal.app.watching import demand, find_run
+    from shoal.surfaces.terminal.sentences import reached
     from shoal.wire.control import Send
 
     said = sys.stdin.read() if text == "-" else text
     if not said.strip():
         raise click.UsageError("There is no text to send.")
-    reached = asyncio.run(demand(find_run(home_directory(), session), Send(to=agent, text=said)))
+    told = asyncio.run(demand(find_run(home_directory(), session), Send(to=agent, text=said)))
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump(reached))
+        print_json(told)
     else:
-        how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
-        click.echo(f"{reached['name']} {how}.")
+        click.echo(reached(told["name"], told["how"]))
     return exits.OK

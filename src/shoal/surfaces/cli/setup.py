@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
@@ -148,8 +148,8 @@ def _passes(settings: Settings, name: str | None) -> bool:
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
     from shoal.surfaces.cli.models import outcome
-    from shoal.surfaces.cli.paint import has_colours
-    from shoal.surfaces.cli.sentences import explain, say
+    from shoal.surfaces.terminal.paint import has_colours
+    from shoal.surfaces.terminal.sentences import explain, say
 
     click.echo("Trying it with one tiny request …")
     try:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import DIM, clean
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import DIM
 
 if TYPE_CHECKING:
     from shoal.app.skill_trust import SkillTrust
@@ -30,7 +31,7 @@ def command() -> None:
 @debug_option
 def ls(*, as_json: bool) -> int:
     """List the skills and commands that can be used here."""
-    from shoal.surfaces.cli.sentences import say
+    from shoal.surfaces.terminal.sentences import say
 
     found, trust = _found()
     every = _every(found)
@@ -101,7 +102,7 @@ def validate(*, paths: Sequence[Path], as_json: bool) -> int:
         words = zip(
             (*counts, len(problems), len(warnings)), ("skill", "command", "problem", "warning"), strict=True
         )
-        click.echo(", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in words) + ".")
+        click.echo(", ".join(many(number, word) for number, word in words) + ".")
     return exits.ERROR if problems else exits.OK
 
 

@@ -9,7 +9,7 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from shoal.surfaces.cli.sentences import say
+from shoal.surfaces.terminal.sentences import say
 
 PATIENCE = 1.0
 """Seconds of silence on an open pipe after which a person is told what is waited for."""
@@ -32,6 +32,12 @@ def read_prompt() -> str:
     while part := os.read(0, CHUNK):
         parts.append(part)
     return as_text(b"".join(parts), "Standard input")
+
+
+def with_piped(prompt: str | None) -> str:
+    """The prompt, and behind it what is piped in; empty where there is neither."""
+    parts = (prompt or "", read_prompt() if piped() else "")
+    return "\n\n".join(part for part in parts if part.strip())
 
 
 def as_text(raw: bytes, what: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run
@@ -32,9 +33,7 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     run = find_run(home_directory(), session)
     stopped = asyncio.run(_stopped(run, agent))
     if as_json:
-        from shoal.wire.content import dump
-
-        click.echo(dump({"session": stopped[0], "stopped": stopped[1]}))
+        print_json({"session": stopped[0], "stopped": stopped[1]})
     elif agent is None:
         click.echo(f"Session {stopped[0]} ends.")
     elif stopped[1]:

@@ -12,17 +12,18 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
 from shoal.core.ids import LEAD, AgentId, EntryId
 from shoal.core.messages import Message, user
+from shoal.core.wording import clean, one_line
 from shoal.stores.files.places import subagent_path
-from shoal.surfaces.cli import slash
 from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
-from shoal.surfaces.cli.dialogue import Dialogue, Outcome
-from shoal.surfaces.cli.paint import BOLD_CYAN, DIM, RED, clean, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, Escaped, HungUp, Input, Interrupted, Prompt, Toggled, Woken
-from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.slash_team import addressed, mistyped
 from shoal.surfaces.cli.telling import Telling
 from shoal.surfaces.cli.viewing import Words
+from shoal.surfaces.terminal import slash
+from shoal.surfaces.terminal.dialogue import Dialogue, Outcome
+from shoal.surfaces.terminal.paint import BOLD_CYAN, DIM, RED, cut, painted
+from shoal.surfaces.terminal.screen import Screen
+from shoal.surfaces.terminal.slash_team import addressed, mistyped
 
 if TYPE_CHECKING:
     from shoal.app.session import Session

@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, GREEN, YELLOW
-from shoal.surfaces.cli.record import (
-    Cell,
-    chosen_board,
-    debug_option,
-    json_option,
-    person,
-    print_facts,
-    print_json,
-    print_table,
-    team_option,
-    with_record,
-)
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.record import chosen_board, person, team_option, with_record
+from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord

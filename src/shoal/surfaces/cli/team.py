@@ -10,37 +10,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import count, dollars, one_line, seconds
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import (
-    CYAN,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    count,
-    cut,
-    dollars,
-    has_colours,
-    one_line,
-    painted,
-    seconds,
-    style_of,
-)
-from shoal.surfaces.cli.record import (
-    Cell,
-    debug_option,
-    json_option,
-    print_facts,
-    print_json,
-    print_table,
-    with_record,
-)
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.team_attach import attach
 from shoal.surfaces.cli.team_export import export
 from shoal.surfaces.cli.team_live import resume, send, stop
 from shoal.surfaces.cli.team_start import start
 from shoal.surfaces.cli.team_template import template, templates
 from shoal.surfaces.cli.team_view import facts, team_named, team_running, view_of
+from shoal.surfaces.terminal.paint import (
+    CYAN,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    cut,
+    has_colours,
+    painted,
+    style_of,
+)
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -199,7 +189,7 @@ def _print(views: Sequence[TeamView]) -> None:
 
 def _print_member(each: MemberView) -> None:
     """Who and what on one line, the numbers on another: both fit a narrow terminal."""
-    from shoal.surfaces.cli.asking import wanted
+    from shoal.surfaces.terminal.question_words import wanted
 
     colours, member = has_colours(sys.stdout), each.member
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import debug_option, with_record
+from shoal.surfaces.cli.printing import debug_option
+from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.team_view import run_of, team_running
 
 if TYPE_CHECKING:

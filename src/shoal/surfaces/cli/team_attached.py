@@ -22,9 +22,9 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD
 from shoal.core.questions import Question
-from shoal.surfaces.cli.agent_rows import agent_rows, colour
+from shoal.core.wording import count, dollars, one_line
+from shoal.surfaces.cli.agent_rows import agent_rows
 from shoal.surfaces.cli.asking import Asking
-from shoal.surfaces.cli.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, count, cut, dollars, one_line, painted
 from shoal.surfaces.cli.prompt import (
     Entered,
     HungUp,
@@ -35,8 +35,9 @@ from shoal.surfaces.cli.prompt import (
     Prompt,
     Woken,
 )
-from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, cut, painted, style_of
+from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run, Sighting
@@ -148,7 +149,7 @@ class _Attached:
     def _tell_of(self, event: Event, words: str) -> None:
         it = self._standings.all[event.agent]
         with self._telling.aside():
-            self._screen.write(f"  {it.who}", colour(it.color))
+            self._screen.write(f"  {it.who}", style_of(it.color))
             self._screen.write(f"{cut(words, max(self._screen.columns - len(it.who) - 3, 20))}\n", DIM)
 
     def _rows(self, columns: int) -> list[str]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.app.picture.mail_words import mail_words
+from shoal.core.wording import clean, count, dollars
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import clean, count, dollars
-from shoal.surfaces.cli.record import debug_option, print_json, with_record
+from shoal.surfaces.cli.printing import debug_option, print_json
+from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.team_view import facts, team_named, view_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.record import debug_option, json_option, person, print_json, with_record
+from shoal.surfaces.cli.printing import debug_option, json_option, print_json
+from shoal.surfaces.cli.record import person, with_record
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
 from shoal.surfaces.cli.team_view import only_running, run_of, team_named, team_running
 
@@ -219,7 +220,8 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
         )
     _check_that_it_began(team, run)
     _go_where_it_worked(team)
-    return run_with(given, prompt=prompt, headless=prompt is not None, resume=run.session)
+    asked = given["model"] or _model_of(team, run)
+    return run_with({**given, "model": asked}, prompt=prompt, headless=prompt is not None, resume=run.session)
 
 
 def _check_that_it_began(team: Team, run: Run) -> None:
@@ -237,7 +239,7 @@ def _check_that_it_began(team: Team, run: Run) -> None:
 
 
 def _go_where_it_worked(team: Team) -> None:
-    from shoal.surfaces.cli.sentences import say as tell
+    from shoal.surfaces.terminal.sentences import say as tell
 
     lead = team.member("team-lead")
     cwd = Path(lead.cwd) if lead is not None else Path.cwd()
@@ -245,6 +247,17 @@ def _go_where_it_worked(team: Team) -> None:
         return
     tell(f"The team works in {cwd}.")
     os.chdir(cwd)
+
+
+def _model_of(team: Team, run: Run) -> str | None:
+    """The one that its lead was started with, where a flag named it."""
+    from shoal.app.watching import model_named
+    from shoal.surfaces.terminal.sentences import say as tell
+
+    name = model_named(run)
+    if name:
+        tell(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
+    return name or None
 
 
 resume = click.Command(

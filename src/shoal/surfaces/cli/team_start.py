@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import session_uuid
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, has_colours, painted
-from shoal.surfaces.cli.record import Cell, print_facts, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, print_facts, print_json, print_table
 from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.options import Options

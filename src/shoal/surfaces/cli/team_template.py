@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, RED, clean
-from shoal.surfaces.cli.record import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.paint import CYAN, DIM, RED
 
 if TYPE_CHECKING:
     from shoal.app.team_templates import Found, Templates
@@ -136,7 +137,7 @@ def validate(*, paths: Sequence[Path], as_json: bool) -> int:
     else:
         for line in (*map(str, flaws), *shadowed):
             click.echo(clean(line))
-        click.echo(f"{_count(len(every), 'template')}, {_count(len(flaws), 'problem')}.")
+        click.echo(f"{many(len(every), 'template')}, {many(len(flaws), 'problem')}.")
     return exits.ERROR if flaws else exits.OK
 
 
@@ -210,7 +211,3 @@ def _data(found: Template) -> dict[str, Any]:
 
 def _flaw_data(flaw: Flaw) -> dict[str, Any]:
     return {"path": str(flaw.origin.path), "line": flaw.line, "field": flaw.field, "what": flaw.what}
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

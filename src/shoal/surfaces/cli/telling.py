@@ -14,7 +14,6 @@ from shoal.core.events import (
     Asked,
     AssistantSaid,
     BudgetWarned,
-    ConversationCompacted,
     Discarded,
     Event,
     Finished,
@@ -26,22 +25,16 @@ from shoal.core.events import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
-    Undone,
 )
 from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
 from shoal.core.questions import (
-    Allowed,
-    Answer,
-    Approved,
-    Chosen,
-    Denied,
     Question,
 )
-from shoal.surfaces.cli.agent_rows import agent_words, colour
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.outcomes import outcome, todo_lines
-from shoal.surfaces.cli.paint import (
+from shoal.core.wording import one_line, seconds
+from shoal.surfaces.terminal.event_words import agent_words, noted
+from shoal.surfaces.terminal.outcomes import outcome, todo_lines
+from shoal.surfaces.terminal.paint import (
     BOLD,
     BOLD_CYAN,
     CYAN,
@@ -50,15 +43,15 @@ from shoal.surfaces.cli.paint import (
     RED,
     YELLOW,
     cut,
-    one_line,
-    seconds,
+    style_of,
     width,
 )
-from shoal.surfaces.cli.screen import Screen
-from shoal.surfaces.cli.sentences import budget_warning, ending
+from shoal.surfaces.terminal.question_words import answered, wanted
+from shoal.surfaces.terminal.screen import Screen
+from shoal.surfaces.terminal.sentences import ending
 
 if TYPE_CHECKING:
-    from shoal.surfaces.cli.dialogue import Write
+    from shoal.surfaces.terminal.dialogue import Write
 
 _SLOW = 2_000
 """Milliseconds from which on a call's duration is told."""
@@ -129,7 +122,7 @@ class Telling:
             case _:
                 if (words := agent_words(event, it)) is not None:
                     with self.aside():
-                        self._screen.write("● ", colour(it.color))
+                        self._screen.write("● ", style_of(it.color))
                         self._screen.write(f"{words}\n")
 
     def note(self, text: str, style: str = DIM) -> None:
@@ -257,36 +250,3 @@ class Telling:
         self._screen.fresh_line()
         self._voice = None
         self._open = None
-
-
-def noted(event: Event) -> tuple[str, str] | None:
-    match event:
-        case Discarded(reason=reason, retry_in=delay, attempt=attempt):
-            return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
-        case ConversationCompacted(tokens_before=tokens):
-            return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
-        case Undone(turn=turn):
-            return f"files are back to before turn {turn}", DIM
-        case Noted(text=text):
-            return one_line(text), YELLOW
-        case BudgetWarned():
-            return one_line(budget_warning(event)), YELLOW
-        case _:
-            return None
-
-
-def answered(answer: Answer) -> str | None:
-    """A denial is the outcome of its call, and told there."""
-    match answer:
-        case Allowed(remember="settings"):
-            return "allowed, and kept in settings"
-        case Allowed(remember="session"):
-            return "allowed for this session"
-        case Allowed():
-            return "allowed once"
-        case Approved():
-            return "the plan is approved"
-        case Chosen(answers=answers):
-            return f"answered: {one_line(', '.join(answers.values()))}"
-        case Denied():
-            return None

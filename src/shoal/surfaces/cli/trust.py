@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, YELLOW, clean, has_colours, painted
+from shoal.surfaces.cli.printing import print_json
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.config_view import Trusted
@@ -45,7 +47,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
     skills, trusted = _skills(settings.home, project)
     rows = (*shown_widening(widening), *trusted.shown(skills))
     if as_json:
-        _print_json(project, rows)
+        print_json({"project": str(project), "settings": tuple(rows)})
     elif not revoke:
         for line in told(rows, colours=has_colours(sys.stdout)):
             click.echo(line)
@@ -105,9 +107,3 @@ def told(rows: Iterable[Trusted], *, colours: bool) -> Iterator[str]:
             yield f"    {clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}"
     if none:
         yield "This project's own settings allow nothing that yours do not. There is nothing to trust."
-
-
-def _print_json(project: Path, rows: Iterable[Trusted]) -> None:
-    from shoal.wire.content import dump
-
-    click.echo(dump({"project": str(project), "settings": tuple(rows)}))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, YELLOW, cut, has_colours, one_line, painted
+from shoal.core.wording import one_line
+from shoal.surfaces.cli.printing import json_option, print_json
+from shoal.surfaces.terminal.listings import near, undone_lines
+from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
     from shoal.app.undo import Past, TurnTaken
@@ -28,7 +30,7 @@ _FILES_SHOWN = 6
 @click.option("--session", metavar="ID", help="Of this session; else the latest one of this directory.")
 @click.option("--conversation", is_flag=True, help="Let the conversation go back, too.")
 @click.option("--list", "list_", is_flag=True, help="Only list the turns and what they changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option("--yes", is_flag=True, help="Do not ask first.")
 def command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
@@ -47,25 +49,13 @@ def command(
         return 1
     report = undo(past, chosen, SystemClock(), conversation=conversation)
     if as_json:
-        _print_json(_as_data(report, past, conversation=conversation))
+        print_json(_as_data(report, past, conversation=conversation))
     else:
-        for line, style in told(report, Path.cwd()):
+        for line, style in undone_lines(report, Path.cwd()):
             _say(line, style)
         if conversation:
             _say(f"The conversation is back before turn {chosen.turn}: shoal --resume {past.session}")
     return 0
-
-
-def told(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
-    """What an undo did, as lines with their styles."""
-    for path in report.restored:
-        yield f"restored    {_near(path, root)}", GREEN
-    for path in report.removed:
-        yield f"deleted     {_near(path, root)}  (the agent had made it)", GREEN
-    for left in report.left_alone:
-        yield f"left alone  {_near(left.path, root)}: {left.why}", YELLOW
-    if not (report.restored or report.removed or report.left_alone):
-        yield "No file had to be changed.", DIM
 
 
 def _past(session: str | None) -> Past:
@@ -99,7 +89,7 @@ def _agreed(turns: tuple[TurnTaken, ...], chosen: TurnTaken, *, conversation: bo
 
 def _list(turns: tuple[TurnTaken, ...], *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     "turn": each.turn,
@@ -119,7 +109,7 @@ def _list(turns: tuple[TurnTaken, ...], *, as_json: bool) -> None:
 def _tell_turn(turn: TurnTaken) -> None:
     _say(f"turn {turn.turn}  {cut(one_line(turn.prompt), 60)}", BOLD)
     for file in turn.files[:_FILES_SHOWN]:
-        _say(f"    {file.how:<8} {_near(file.path, Path.cwd())}")
+        _say(f"    {file.how:<8} {near(file.path, Path.cwd())}")
     if len(turn.files) > _FILES_SHOWN:
         _say(f"    … and {len(turn.files) - _FILES_SHOWN} more", DIM)
 
@@ -133,18 +123,6 @@ def _as_data(report: UndoReport, past: Past, *, conversation: bool) -> dict[str,
         "deleted": [str(path) for path in report.removed],
         "left_alone": [{"path": str(left.path), "why": left.why} for left in report.left_alone],
     }
-
-
-def _print_json(value: object) -> None:
-    from shoal.wire.content import dump
-
-    sys.stdout.write(dump(value).decode() + "\n")
-
-
-def _near(path: Path, root: Path) -> str:
-    from shoal.core.filenames import shown
-
-    return shown(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def _say(text: str, style: str = "") -> None:

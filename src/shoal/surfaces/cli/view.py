@@ -12,14 +12,15 @@ import click
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
 from shoal.core.ids import LEAD, SessionId
+from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.keys import Press
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW, cut, one_line, painted
 from shoal.surfaces.cli.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
-from shoal.surfaces.cli.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.cli.viewing import Viewing, Words
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, painted
+from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:
     from shoal.app.watching import Run
@@ -183,19 +184,19 @@ class View:
 
     async def _send_one(self, text: str) -> None:
         from shoal.app.watching import demand
+        from shoal.surfaces.terminal.sentences import reached
         from shoal.wire.control import Send
 
         viewing = self._viewing
         try:
             # Waited for as long as it takes: said again, it would be heard twice.
-            reached = await demand(self._run, Send(to=viewing.agent, text=text), patience=None)
+            told = await demand(self._run, Send(to=viewing.agent, text=text), patience=None)
         except ShoalError as error:
             viewing.note(f"It was not said: {one_line(str(error))}", RED)
             if self._prompt is not None:
                 self._prompt.offer(text)
             return
-        how = "goes on with it" if reached["how"] == "resumed" else "hears it at its next step"
-        viewing.note(f"{viewing.name} {how}", DIM)
+        viewing.note(reached(viewing.name, told["how"]).removesuffix("."), DIM)
 
     def _say_good_bye(self) -> None:
         name = self._viewing.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -25,13 +24,14 @@ from shoal.core.events import (
     SessionStarted,
 )
 from shoal.core.ids import LEAD, AgentId, EntryId
-from shoal.surfaces.cli.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, one_line, style_of
-from shoal.surfaces.cli.screen import Screen
+from shoal.core.wording import one_line
 from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, style_of
+from shoal.surfaces.terminal.screen import Screen
+from shoal.wire.notices import LETTER
 from shoal.wire.transcript import read_line
 
 Stage: TypeAlias = Literal["awaited", "there", "ended"]
-LETTER = re.compile(r'<teammate-message teammate_id="([^"]+)"[^>]*>\n(.*?)\n</teammate-message>', re.DOTALL)
 _RESTS = {"available": "idle", "interrupted": "idle: it was interrupted", "failed": "idle: it failed"}
 
 
@@ -159,9 +159,9 @@ class Viewing:
 
     def _said_to(self, text: str) -> None:
         with self._telling.aside():
-            for sender, said in LETTER.findall(text):
-                self._screen.write(f"\n{sender} › ", BOLD_CYAN)
-                self._screen.write(f"{said.strip()}\n", DIM)
+            for letter in LETTER.finditer(text):
+                self._screen.write(f"\n{letter['sender']} › ", BOLD_CYAN)
+                self._screen.write(f"{letter['words'].strip()}\n", DIM)
             if own := LETTER.sub("", text).strip():
                 self._screen.write("\n› ", BOLD_CYAN)
                 self._screen.write(f"{own}\n", BOLD)

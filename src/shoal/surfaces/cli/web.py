@@ -6,11 +6,13 @@ import asyncio
 import secrets
 import signal
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from shoal.surfaces.cli import exits
+from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
     from shoal.surfaces.web.server import Place
@@ -40,6 +42,7 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         from shoal.core.errors import MissingExtra
 
         raise MissingExtra("The web view", "web")
+    from shoal.app.settings import home_directory
     from shoal.surfaces.web.server import Place, is_loopback
 
     if token is None and not is_loopback(host):
@@ -50,14 +53,18 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         raise click.UsageError(f"The token must have at least {_SHORTEST} characters.")
     if token is not None and not (token.isascii() and token.isprintable()):
         raise click.UsageError("The token must be of ASCII letters, digits and signs: it goes into a cookie.")
+    home = home_directory()
+    if home.exists() and not home.is_dir():
+        raise click.ClickException(
+            f"{home} is not a directory, so no run is kept there. Name one with SHOAL_HOME=DIRECTORY."
+        )
     ticket = secrets.token_urlsafe(24) if opens else ""
     place = Place(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
-    asyncio.run(_serve(place, opens=opens, as_json=as_json))
+    asyncio.run(_serve(home, place, opens=opens, as_json=as_json))
     return exits.OK
 
 
-async def _serve(place: Place, *, opens: bool, as_json: bool) -> None:
-    from shoal.app.settings import home_directory
+async def _serve(home: Path, place: Place, *, opens: bool, as_json: bool) -> None:
     from shoal.surfaces.web.server import serve
 
     ended = asyncio.Event()
@@ -69,13 +76,11 @@ async def _serve(place: Place, *, opens: bool, as_json: bool) -> None:
 
     def ready(address: str) -> None:
         if as_json:
-            from shoal.wire.content import dump
-
-            click.echo(dump({"url": address, "token": place.token}))
+            print_json({"url": address, "token": place.token})
         else:
             click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
         if opens:
             # Every user of the machine sees what programs are started with, so the token stays out of it.
             click.launch(f"{address.partition('?')[0]}?ticket={place.ticket}")
 
-    await serve(home_directory(), place, ready=ready, ended=ended)
+    await serve(home, place, ready=ready, ended=ended)

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.paint import CYAN, DIM, GREEN, YELLOW, clean
-from shoal.surfaces.cli.record import (
-    Cell,
-    debug_option,
-    json_option,
-    print_facts,
-    print_json,
-    print_table,
-)
+from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_facts, print_json, print_table
+from shoal.surfaces.terminal.listings import age
+from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
     from shoal.core.worktrees import Kept, Removed, Standing
     from shoal.workspaces.worktrees import Worktrees
 
 Result = TypeVar("Result")
-_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SUBJECTS_SHOWN = 10
 
 
@@ -69,7 +62,7 @@ def show(*, name: str, as_json: bool) -> int:
             ("state", _state(standing).text),
             ("path", "" if record is None else str(record.path)),
             ("branch", "" if record is None else record.branch),
-            ("made", "" if record is None else f"{_age(record.made_at)} ago, from {record.base[:12]}"),
+            ("made", "" if record is None else f"{age(record.made_at)} ago, from {record.base[:12]}"),
             ("agent", "" if record is None else record.agent),
             ("session", "" if record is None else record.owner.session),
             ("process", "" if record is None else _process(standing)),
@@ -107,8 +100,8 @@ def merge(*, name: str, as_json: bool) -> int:
         )
     elif merged.commits:
         click.echo(
-            f"Merged {merged.name} into {merged.into}: {_count(merged.commits, 'commit')}, "
-            f"{_count(len(merged.files), 'file')}. The worktree is removed."
+            f"Merged {merged.name} into {merged.into}: {many(merged.commits, 'commit')}, "
+            f"{many(len(merged.files), 'file')}. The worktree is removed."
         )
     else:
         click.echo(f"{merged.into} holds all of {merged.name} already. The worktree is removed.")
@@ -179,7 +172,7 @@ def _row(standing: Standing) -> tuple[Cell, ...]:
     return (
         Cell(standing.name, CYAN),
         _state(standing),
-        Cell("-" if record is None else _age(record.made_at)),
+        Cell("-" if record is None else age(record.made_at)),
         Cell("-" if work is None else str(work.commits)),
         Cell("-" if work is None else str(len(work.files))),
         Cell("-" if record is None else record.agent),
@@ -246,13 +239,3 @@ def _reaped(each: Kept | Removed) -> dict[str, Any]:
     if isinstance(each, Kept):
         return {"name": each.name, "kept": True, "path": str(each.path), "ref": each.ref, "note": each.note}
     return {"name": each.name, "kept": False, "path": None, "ref": each.ref, "note": ""}
-
-
-def _age(at: int) -> str:
-    seconds = max(0, int(time.time() - at / 1000))
-    size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
-    return f"{seconds // size} {unit}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

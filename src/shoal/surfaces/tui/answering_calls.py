@@ -14,8 +14,8 @@ from textual.widgets import Static, TextArea
 from shoal.core.permissions import lasting
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.wording import clean, harmless, one_line
+from shoal.surfaces.terminal.question_words import can_hold, change_words, text_of
 from shoal.surfaces.tui.answering_forms import Form, Offer, Offers
-from shoal.surfaces.tui.answering_words import change_words, text_of
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, line
 
 MOST_LINES = 2_000
@@ -43,7 +43,7 @@ class CallForm(Form):
 
     def offers(self) -> list[Offer]:
         found = [Offer("y", Content("Allow it once"), lambda: self.give(Allowed()))]
-        if self.question.rule:
+        if "session" in can_hold(self.question):
             words = line(("Allow for this session: ", ""), (one_line(self.question.rule), MUTED))
             found.append(Offer("s", words, lambda: self.give(Allowed(remember="session"))))
         kept = lasting(self.question.suggestions, "localSettings")

@@ -16,9 +16,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from shoal.core.questions import Answer, Denied
+from shoal.surfaces.terminal.question_words import SAID_NO
 from shoal.surfaces.tui.panels.cells import BAD, MUTED, line
-
-SAID_NO = "the person said no."
 
 
 class Offer(NamedTuple):

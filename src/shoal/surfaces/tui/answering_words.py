@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from shoal.core.permissions import AddDirectories, AddRules, SetMode, Suggestion
 from shoal.core.questions import (
     Allowed,
     Answer,
@@ -17,7 +15,8 @@ from shoal.core.questions import (
     MayRun,
     Question,
 )
-from shoal.core.wording import clean, one_line
+from shoal.core.wording import one_line
+from shoal.surfaces.terminal.question_words import text_of
 
 _HELD = {"once": "once", "session": "for the session", "settings": "always"}
 
@@ -54,18 +53,3 @@ def _told(given: dict[str, Any]) -> str:
         if isinstance(given.get(key), str):
             return str(given[key])
     return ", ".join(f"{key}: {text_of(value)}" for key, value in given.items())
-
-
-def text_of(value: Any) -> str:
-    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-
-
-def change_words(suggestion: Suggestion) -> str:
-    """What would change about what agents may do."""
-    match suggestion:
-        case AddRules(rules=rules, behavior=behavior):
-            return one_line(f"{behavior} {', '.join(map(str, rules))}")
-        case AddDirectories(directories=directories):
-            return one_line(f"work in {', '.join(directories)}")
-        case SetMode(mode=mode):
-            return f"mode {mode}"

@@ -13,13 +13,14 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.filter import LineFilter
 from textual.widgets import Static
 
 from shoal.core.ids import LEAD, AgentId
-from shoal.surfaces.cli.paint import YELLOW
+from shoal.surfaces.terminal.paint import YELLOW
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.attaching import message_of
 from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions
@@ -174,6 +175,16 @@ class ShoalApp(App[None]):
         self._put_question()
 
     # Questions
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the person is in the middle of an answer."""
+        return self._answer is not None or any(isinstance(each, AnswerScreen) for each in self.screen_stack)
+
+    def pop_screen(self) -> AwaitComplete:
+        # With a question goes what held up whatever came meanwhile.
+        self.stir()
+        return super().pop_screen()
 
     def _put_question(self) -> None:
         """The oldest that the person has not put off, unless they are typing."""
@@ -338,14 +349,17 @@ class ShoalApp(App[None]):
             seat.say(user("/help"))
 
     def action_panel(self, name: str) -> None:
-        """Show it and go there; where it is already, close it."""
-        shown = self.side.toggle(name)
-        self.screen.set_class(shown, "-side")
-        if not shown:
-            self.composer.focus()
+        """Show it and go there; where the person is there already, close it."""
+        if name == self.side.shown and self.side.has_focus_within:
+            self.close_panel()
+        else:
+            self.side.show(name)
+            self.screen.add_class("-side")
 
     def close_panel(self) -> None:
-        self.action_panel(self.side.shown)
+        self.side.close()
+        self.screen.remove_class("-side")
+        self.composer.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of the frame rest while a question or another screen stands over it."""

@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from shoal.core.differences import difference
-from shoal.core.wording import clean, count, one_line, seconds
-from shoal.surfaces.cli.outcomes import outcome, todo_lines
+from shoal.core.wording import clean, count, many, one_line, seconds
+from shoal.surfaces.terminal.outcomes import outcome, todo_lines
 from shoal.surfaces.tui.script import Call, Prompted, Remark, Shown, Words
 
 _SLOW = 2_000
@@ -64,7 +64,7 @@ def _prompt_text(block: Prompted) -> Table:
     """The words stand behind who said them, in every line."""
     said = Text(block.text)
     if block.pictures:
-        said.append(f"\n[{block.pictures} image{'s' if block.pictures > 1 else ''}]", "dim")
+        said.append(f"\n[{many(block.pictures, 'image')}]", "dim")
     rows = Table.grid(padding=(0, 1, 0, 0))
     rows.add_column(no_wrap=True)
     rows.add_column(ratio=1)

@@ -16,7 +16,7 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from shoal.core.wording import clean
-from shoal.surfaces.cli.history import append_history, read_history
+from shoal.surfaces.terminal.history import append_history, read_history
 from shoal.surfaces.tui.attaching import Pasted
 from shoal.surfaces.tui.completing import Half, Proposal, half_typed
 

@@ -59,7 +59,9 @@ class ConversationView(VerticalScroll):
     async def show(self, conversation: Conversation) -> None:
         """From now on this one."""
         async with self._lock:
-            self._of = conversation
+            if self._of is not None:
+                self._of.is_shown = False
+            self._of, conversation.is_shown = conversation, True
             conversation.script.taken()
             self._widgets.clear()
             blocks = conversation.script.blocks
@@ -131,6 +133,8 @@ class ConversationView(VerticalScroll):
         widgets = [self._widgets.pop(number) for number in oldest]
         self._first += len(oldest)
         await self.remove_children(widgets)  # type: ignore[arg-type]
+        if self._of is not None:
+            self._first -= self._of.let_go()
         await self._mark_earlier()
 
     async def _mark_earlier(self) -> None:

@@ -18,10 +18,11 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli import slash
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW
+from shoal.surfaces.terminal import slash
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW
 from shoal.surfaces.tui.completing import Proposal
-from shoal.surfaces.tui.own import MODES, Line
+from shoal.surfaces.tui.modes import ModeRound
+from shoal.surfaces.tui.own import Line
 from shoal.surfaces.tui.stage import Stage
 from shoal.wire.control import Background, Command, Interrupt, Send, SetDelegate, SetModel, SetPermissionMode
 
@@ -55,6 +56,7 @@ class FarSeat:
         """What happened before is in the transcripts."""
         self._waiting: deque[Sighting] = deque()
         self._left = asyncio.Event()
+        self._modes = ModeRound()
         self.open = False
         self.stage.conversation(LEAD)
 
@@ -185,10 +187,9 @@ class FarSeat:
         return True
 
     def next_mode(self) -> None:
-        now = self.stage.picture.run.mode
-        places = [number for number, mode in enumerate(MODES) if mode == now]
-        mode = MODES[(places[0] + 1) % len(MODES)] if places else MODES[0]
-        self._demand(SetPermissionMode(mode=mode), "")
+        known: tuple[Mode, ...] = get_args(Mode)
+        now: Mode = next((mode for mode in known if mode == self.stage.picture.run.mode), "default")
+        self._demand(SetPermissionMode(mode=self._modes.after(now)), "")
 
     def leave(self, status: int = 0) -> None:
         self.status = status

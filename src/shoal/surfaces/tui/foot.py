@@ -9,8 +9,8 @@ from rich.text import Text
 
 from shoal.app.picture.rows import AgentRow
 from shoal.core.ids import LEAD
-from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli.agent_rows import colour
+from shoal.core.wording import count, dollars, many, one_line
+from shoal.surfaces.terminal.paint import style_of
 from shoal.surfaces.tui.blocks import ansi
 from shoal.surfaces.tui.seat import Seat
 
@@ -37,7 +37,7 @@ def head_line(seat: Seat, columns: int) -> Text:
         return text
     back = "  F5 back to the lead "
     text.append(" ")
-    text.append_text(ansi("● ", colour(row.color)))
+    text.append_text(ansi("● ", style_of(row.color)))
     text.append(row.name, "bold")
     text.append(f"  {_standing(row)}", "dim")
     text.truncate(max(columns - len(back), 20), overflow="ellipsis", pad=True)
@@ -78,7 +78,7 @@ def _left(seat: Seat, facts: Sequence[str]) -> Text:
     text.append(f" {mode}", style)
     if asked := len(picture.open_questions()):
         text.append(" ")
-        text.append(f" ? {asked} question{'s' if asked > 1 else ''}: F4 ", "bold reverse yellow")
+        text.append(f" ? {many(asked, 'question')}: F4 ", "bold reverse yellow")
     for fact in facts:
         text.append(" · ", "dim")
         text.append(fact, "dim")
@@ -99,7 +99,7 @@ def _facts(seat: Seat) -> list[str]:
     lead = picture.agent(LEAD)
     model = lead.model if lead is not None and lead.model else picture.run.model
     at_work = len(picture.standings.at_work())
-    facts = [f"{at_work} agent{'s' if at_work > 1 else ''} at work"] if at_work else []
+    facts = [f"{many(at_work, 'agent')} at work"] if at_work else []
     facts += [one_line(model)] if model else []
     if picture.costs.tokens:
         facts.append(dollars(picture.costs.usd) + ("+" if picture.costs.unpriced else ""))

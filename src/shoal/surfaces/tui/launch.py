@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import SystemClock
 from shoal.core.wording import one_line
-from shoal.surfaces.cli.interactive import say_farewell
-from shoal.surfaces.cli.paint import DIM, YELLOW
-from shoal.surfaces.cli.screen import screen_for
-from shoal.surfaces.cli.sentences import cut_off_agents
-from shoal.surfaces.cli.sittings import sittings
+from shoal.surfaces.terminal.paint import DIM, YELLOW
+from shoal.surfaces.terminal.screen import screen_for
+from shoal.surfaces.terminal.sentences import cut_off_agents
+from shoal.surfaces.terminal.sittings import say_farewell, sittings
 from shoal.surfaces.tui.app import ShoalApp
 from shoal.surfaces.tui.far import FarSeat
 from shoal.surfaces.tui.own import OwnSeat
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from shoal.app.session import Session
     from shoal.app.watching import Run
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.sittings import Prepare
+    from shoal.surfaces.terminal.sittings import Prepare
 
 _LIGHT = ("7", "15")
 """Numbers of colours that terminals have behind the text where they are light."""

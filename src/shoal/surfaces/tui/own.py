@@ -18,24 +18,27 @@ from shoal.core.messages import Message
 from shoal.core.wording import one_line
 from shoal.stores.files.journal import FileJournal, read_journal
 from shoal.stores.memory import MemoryJournal
-from shoal.surfaces.cli.dialogue import Dialogue, Outcome, Write
-from shoal.surfaces.cli.paint import DIM, RED
-from shoal.surfaces.cli.slash import described
-from shoal.surfaces.cli.slash_team import Addressee, addressees
+from shoal.surfaces.terminal.dialogue import Dialogue, Outcome, Write
+from shoal.surfaces.terminal.paint import DIM, RED
+from shoal.surfaces.terminal.slash import described
+from shoal.surfaces.terminal.slash_team import Addressee, addressees
 from shoal.surfaces.tui.completing import Proposal
+from shoal.surfaces.tui.modes import ModeRound
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.stage import Stage
 from shoal.wire.control import Interrupt
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.core.permissions import Mode
-
-MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 
 
 class Line(Protocol):
     """Where a person types."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the person is in the middle of an answer."""
+        ...
 
     async def ask(self, label: str) -> str: ...
 
@@ -86,6 +89,7 @@ class OwnSeat(Dialogue):
         super().__init__(session, picture.standings)
         self._line = line
         self._left = asyncio.Event()
+        self._modes = ModeRound()
         self.open = False
         clock, cwd = session.agent.clock, str(session.parts.workspace.root)
         self.stage = Stage(picture, OwnHelm(session), clock, cwd)
@@ -108,6 +112,10 @@ class OwnSeat(Dialogue):
         assert self.outcome is not None
         return self.outcome
 
+    @property
+    def can_take_up(self) -> bool:
+        return super().can_take_up and not self._line.is_asking
+
     async def ask(self, label: str) -> str:
         return await self._line.ask(label)
 
@@ -118,7 +126,7 @@ class OwnSeat(Dialogue):
         self.stage.hear(event, self._clock.now())
 
     def show_prompt(self, text: str) -> None:
-        from shoal.surfaces.cli.slash import is_command
+        from shoal.surfaces.terminal.slash import is_command
 
         awaited = not is_command(text) if text.strip() else False
         self.stage.conversation(self.viewed).script.typed(text, awaited=awaited)
@@ -191,10 +199,8 @@ class OwnSeat(Dialogue):
 
     def next_mode(self) -> None:
         permissions = self.session.parts.permissions
-        modes: list[Mode] = [*MODES, *(("bypassPermissions",) if permissions.may_skip else ())]
-        now = permissions.mode
         try:
-            self.session.set_mode(modes[(modes.index(now) + 1) % len(modes)] if now in modes else modes[0])
+            self.session.set_mode(self._modes.after(permissions.mode, may_skip=permissions.may_skip))
         except ShoalError as error:
             self.telling.note(f"✗ {one_line(str(error))}", RED)
 

@@ -33,17 +33,21 @@ from shoal.core.events import (
 from shoal.core.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, result_text
 from shoal.core.questions import Question
 from shoal.core.wording import clean, one_line
-from shoal.surfaces.cli.asking import wanted
-from shoal.surfaces.cli.paint import DIM, RED, YELLOW
-from shoal.surfaces.cli.sentences import ending
-from shoal.surfaces.cli.telling import answered, noted
-from shoal.surfaces.cli.viewing import LETTER
+from shoal.surfaces.terminal.event_words import noted
+from shoal.surfaces.terminal.paint import DIM, RED, YELLOW
+from shoal.surfaces.terminal.question_words import answered, wanted
+from shoal.surfaces.terminal.sentences import ending
+from shoal.wire.notices import LETTER
 
 _NOTICE = re.compile(
     r"<(system-reminder|task-notification|agent-message|teammate-message)\b.*?</\1>", re.DOTALL
 )
 _MOST_PROGRESS = 2_000
 """Characters of a running call's output that are kept."""
+MOST = 1_000
+"""Blocks of a conversation that are kept in memory; those before are in its transcript."""
+_STEP = 200
+"""Blocks that are forgotten at once."""
 
 
 class Prompted(Struct):
@@ -105,12 +109,18 @@ class Script:
         self._before = 0
         self._changed: dict[int, Shown] = {}
         self._calls: dict[str, Call] = {}
+        self._unclaimed: dict[str, ToolResult] = {}
+        """Results of calls that stand before all that is here."""
         self._asked: dict[str, Remark] = {}
         """Open questions."""
         self._saying: list[Words] = []
         """Words of the answer that is being said."""
-        self._known: set[str] = set()
-        """Entries that are shown."""
+        self._known: dict[str, None] = {}
+        """Entries that are shown, in their order."""
+        self._begins: dict[int, str] = {}
+        """Which entry begins with a block, by the number of the block."""
+        self.begins_with = ""
+        """The entry that stands first since earlier ones were forgotten; nothing where none were."""
 
     def taken(self) -> list[Shown]:
         """What changed or came, in the order of the conversation."""
@@ -119,6 +129,36 @@ class Script:
 
     def knows(self, entry: str) -> bool:
         return entry in self._known
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.blocks) >= MOST + _STEP
+
+    def let_go(self) -> int:
+        """Forget the oldest blocks, and how many were: their entries can be given again with `earlier`."""
+        spare = max(0, len(self.blocks) - MOST)
+        # Between two entries, so that none is shown by half.
+        cut = next((at for at in range(spare, 0, -1) if self.blocks[at].number in self._begins), 0)
+        if not cut:
+            return self._let_go_of_remarks(spare)
+        gone, self.blocks = self.blocks[:cut], self.blocks[cut:]
+        for block in gone:
+            self._changed.pop(block.number, None)
+            self._begins.pop(block.number, None)
+            if isinstance(block, Call) and block.done:
+                self._calls.pop(block.id, None)
+        self.begins_with = self._begins[self.blocks[0].number]
+        known = list(self._known)
+        self._known = dict.fromkeys(known[known.index(self.begins_with) :])
+        return cut
+
+    def _let_go_of_remarks(self, spare: int) -> int:
+        """Those among the first blocks: a long turn of many agents has thousands of them in one entry."""
+        gone = [block for block in self.blocks[:spare] if isinstance(block, Remark)]
+        for block in gone:
+            self._changed.pop(block.number, None)
+        self.blocks[:spare] = [block for block in self.blocks[:spare] if not isinstance(block, Remark)]
+        return len(gone)
 
     def at_work(self) -> None:
         """The agent works: calls that have no result yet are running."""
@@ -225,10 +265,10 @@ class Script:
             case Said(id=ident, message=message, meta=meta):
                 self.said(ident, message, by="runtime" if meta else "person")
             case Compacted(id=ident, tokens_before=tokens) if ident not in self._known:
-                self._known.add(ident)
+                self._take(ident, begins=self._numbers + 1)
                 self.remark(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
             case Rewound(id=ident, turn=turn) if ident not in self._known:
-                self._known.add(ident)
+                self._take(ident, begins=self._numbers + 1)
                 self.remark(f"the conversation went back to before turn {turn}")
             case _:
                 pass
@@ -237,37 +277,47 @@ class Script:
         """A whole message, once."""
         if entry in self._known:
             return
-        self._known.add(entry)
+        first = self._numbers + 1
         if message.role == "assistant":
+            first = self._saying[0].number if self._saying else first
             self._settle(message.content)
-            return
-        self._end_words()
-        for block in message.content:
-            if isinstance(block, ToolResult):
-                self._returned(block)
-        if text := message.text:
-            self._heard_from(text, message, by)
+        else:
+            self._end_words()
+            for block in message.content:
+                if isinstance(block, ToolResult):
+                    self._returned(block)
+            if text := message.text:
+                self._heard_from(text, message, by)
+        self._take(entry, begins=first if first <= self._numbers else None)
 
-    def earlier(self, entries: list[Entry]) -> list[Shown]:
-        """Blocks of what was said before all that is here, which then stand in front."""
+    def _take(self, entry: str, *, begins: int | None) -> None:
+        """It is shown from now on, where it has blocks of its own with that one first."""
+        self._known[entry] = None
+        if begins is not None:
+            self._begins[begins] = entry
+
+    def earlier(self, entries: list[Entry]) -> None:
+        """Put blocks of what was said before all that is here in front."""
         past = Script(self._root.removesuffix("/"))
-        past._known = self._known
-        past._numbers = 0
         for each in entries:
-            past.entry(each)
-        shift = self._before - past._numbers
-        self._before = shift
+            if each.id not in self._known:
+                past.entry(each)
+        for ident in [each for each in past._calls if each in self._unclaimed]:
+            past._returned(self._unclaimed.pop(ident))
+        self._unclaimed |= past._unclaimed
+        self._before -= past._numbers
         for block in past.blocks:
-            block.number += shift
-        for call in past.blocks:
-            if isinstance(call, Call):
-                call.running = False
+            block.number += self._before
+            if isinstance(block, Call):
+                block.running = False
         self.blocks[:0] = past.blocks
-        return past.blocks
+        self._known = {**past._known, **self._known}
+        self._begins |= {number + self._before: entry for number, entry in past._begins.items()}
+        self.begins_with = ""
 
     def _heard_from(self, text: str, message: Message, by: Speaker) -> None:
-        for sender, letter in LETTER.findall(text):
-            self._add(Prompted(self._next(), clean(letter).strip(), who=clean(sender)))
+        for letter in LETTER.finditer(text):
+            self._add(Prompted(self._next(), clean(letter["words"]).strip(), who=clean(letter["sender"])))
         if by in ("runtime", "tool"):
             return
         own = clean(_NOTICE.sub("", text)).strip()
@@ -315,6 +365,8 @@ class Script:
 
     def _returned(self, result: ToolResult) -> None:
         call = self._calls.get(result.tool_use_id)
+        if call is None or call.number < self.blocks[0].number:
+            self._unclaimed[result.tool_use_id] = result
         if call is not None and not call.done:
             call.text, call.is_error = result_text(result), result.is_error
             call.running, call.done = False, True

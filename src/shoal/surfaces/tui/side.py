@@ -48,15 +48,19 @@ class Side(Vertical):
         for panel in self._panels.values():
             panel.look()
 
-    def toggle(self, name: str) -> bool:
-        """Show this panel and go there; close it where it stands already. Whether one is shown."""
-        self._shown = "" if name == self._shown else name
+    def show(self, name: str) -> None:
+        """This panel from now on, and go there."""
+        self._put(name)
+        self.go_there()
+
+    def close(self) -> None:
+        self._put("")
+
+    def _put(self, name: str) -> None:
+        self._shown = name
         for each, panel in self._panels.items():
-            panel.display = each == self._shown
-        self.display = bool(self._shown)
-        if self._shown in self._panels:
-            self._panels[self._shown].focus()
-        return bool(self._shown)
+            panel.display = each == name
+        self.display = bool(name)
 
     def go_there(self) -> None:
         if self._shown in self._panels:

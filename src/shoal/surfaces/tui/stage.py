@@ -18,9 +18,10 @@ from shoal.core.events import (
     RequestSent,
     ToolFinished,
 )
-from shoal.core.ids import LEAD, AgentId, SessionId
-from shoal.surfaces.cli.agent_rows import agent_words, colour
-from shoal.surfaces.cli.telling import answered
+from shoal.core.ids import LEAD, AgentId
+from shoal.surfaces.terminal.event_words import agent_words
+from shoal.surfaces.terminal.paint import style_of
+from shoal.surfaces.terminal.question_words import answered
 from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.transcripts import Transcript
 
@@ -35,6 +36,8 @@ class Conversation:
         self.agent = agent
         self.script = Script(root)
         self._transcript = transcript
+        self.is_shown = False
+        """Nothing is taken from under the eyes of a person: who shows it lets blocks go."""
         self._told_whole = False
         """Whole messages are told live, so that the transcript need not be read."""
         self.look()
@@ -52,12 +55,24 @@ class Conversation:
         if not known:
             self.look()
         self.script.hear(event)
+        if not self.is_shown:
+            self.let_go()
+
+    def let_go(self) -> int:
+        """Forget the oldest blocks of a long conversation, and how many were."""
+        if not self.script.is_long:
+            return 0
+        # What was written so far is shown: read again, what is forgotten now would come as new.
+        self._transcript.pass_by() if self._told_whole else self.look()
+        return self.script.let_go()
 
     @property
     def has_older(self) -> bool:
-        return self._transcript.has_older
+        return bool(self.script.begins_with) or self._transcript.has_older
 
     def older(self) -> None:
+        if self.script.begins_with:
+            self._transcript.go_back_to(self.script.begins_with)
         self.script.earlier(self._transcript.older())
 
 
@@ -72,10 +87,6 @@ class Stage:
         self.stir: Callable[[], None] = lambda: None
         """Called when there is something new to draw."""
         self._conversations: dict[AgentId, Conversation] = {}
-
-    @property
-    def session(self) -> SessionId:
-        return self.helm.run.session
 
     def conversation(self, agent: AgentId = LEAD) -> Conversation:
         known = self._conversations.get(agent)
@@ -112,4 +123,4 @@ class Stage:
                 script.answered(ident, answered(answer) or "no")
             case _:
                 if (words := agent_words(event, standing)) is not None:
-                    script.remarks([("● ", colour(standing.color)), (words, "")])
+                    script.remarks([("● ", style_of(standing.color)), (words, "")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.entries import Compacted, Entry, Rewound, Said
@@ -31,6 +32,25 @@ class Transcript:
         self._end += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         return _entries(lines)
+
+    def pass_by(self) -> None:
+        """What was written since the last look is known."""
+        self._start, self._rest = self._start or 0, b""
+        with suppress(OSError):
+            self._end = self._path.stat().st_size
+
+    def go_back_to(self, entry: str) -> None:
+        """What stands before this entry is older from now on, though it was read before."""
+        begin = self._end - len(self._rest)
+        while begin:
+            data, begin = self._back_from(begin)
+            for line in data.split(b"\n"):
+                if any(each.id == entry for each in _entries([line])):
+                    self._start = begin
+                    return
+                begin += len(line) + 1
+            begin -= len(data) + 1
+        self._start = 0
 
     def older(self) -> list[Entry]:
         """The part before what was read."""

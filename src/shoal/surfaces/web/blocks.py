@@ -21,16 +21,13 @@ from shoal.core.messages import (
     result_text,
 )
 from shoal.wire.content import dump
+from shoal.wire.notices import LETTER
 
 LONG = 4_000
 """Characters of a text that are shown before somebody asks for the whole."""
 LONG_PICTURE = 400_000
 """Of a picture in base64."""
 
-_LETTER = re.compile(
-    r'<teammate-message teammate_id="(?P<sender>[^"]+)"(?P<more>[^>]*)>\n(?P<words>.*?)\n</teammate-message>',
-    re.DOTALL,
-)
 _SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
 
 Shown: TypeAlias = dict[str, Any]
@@ -52,13 +49,13 @@ def entry_shown(number: int, entry: Said | Compacted | Rewound, *, whole: bool =
 
 def _opened(block: ContentBlock) -> ContentBlock:
     """Letters as people read them: who writes, about what, and the words."""
-    return Text(text=_LETTER.sub(_letter, block.text)) if isinstance(block, Text) else block
+    return Text(text=LETTER.sub(_letter, block.text)) if isinstance(block, Text) else block
 
 
 def _letter(found: re.Match[str]) -> str:
-    about = _SUMMARY.search(found["more"])
-    doubt = " (not verified)" if 'verified="no"' in found["more"] else ""
-    subject = f" – {unescape(about[2])}" if about else ""
+    summary = _SUMMARY.search(found["about"])
+    doubt = " (not verified)" if 'verified="no"' in found["about"] else ""
+    subject = f" – {unescape(summary[2])}" if summary else ""
     return f"**{found['sender']}**{doubt}{subject}\n\n{found['words']}\n"
 
 

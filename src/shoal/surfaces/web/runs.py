@@ -80,10 +80,15 @@ class Runs:
         return [self._line(Run(session=SessionId(name), home=self.home), at) for at, name in rows[:limit]]
 
     def _journals(self) -> Iterator[tuple[int, str]]:
+        place = self.home / "shoal" / "runs"
         try:
-            entries = list(os.scandir(self.home / "shoal" / "runs"))
-        except OSError:
-            return
+            entries = list(os.scandir(place))
+        except FileNotFoundError:
+            return  # nothing has run yet
+        except OSError as error:
+            raise StoreError(
+                f"The runs in {place} cannot be listed: {error.strerror}.", path=place
+            ) from error
         for entry in entries:
             try:
                 written = os.stat(f"{entry.path}/journal.jsonl").st_mtime_ns  # noqa: PTH116 - a thousand of them

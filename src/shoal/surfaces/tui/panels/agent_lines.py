@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from shoal.app.picture.rows import AgentRow, QuestionRow
-from shoal.core.wording import count, dollars, one_line
+from shoal.core.wording import count, dollars, many, one_line
 from shoal.surfaces.tui.answering_words import asked
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
@@ -23,7 +23,6 @@ from shoal.surfaces.tui.panels.cells import (
     cost,
     joined,
     line,
-    number,
 )
 
 ENDED = frozenset({"completed", "failed", "killed", "gone"})
@@ -127,7 +126,7 @@ def _doing(row: AgentRow, question: QuestionRow | None) -> Content:
 
 def detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
     """All that there is to know of one agent, in three lines."""
-    spent = f"{count(row.tokens)} tokens in {number(row.requests, 'request')}"
+    spent = f"{count(row.tokens)} tokens in {many(row.requests, 'request')}"
     money = f"{dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
     facts = [
         _WORDS.get(row.state, row.state),
@@ -135,7 +134,7 @@ def detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[
         f"heard {age(now - row.heard)} ago",
         spent,
         money,
-        number(row.tool_calls, "tool call"),
+        many(row.tool_calls, "tool call"),
         "in the background" if row.background and row.state not in ENDED else "",
         row.kind if row.kind != row.name else "",
         f"team {row.team}" if row.team else "",

@@ -6,28 +6,29 @@ from collections.abc import Hashable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
 from shoal.app.picture.rows import AgentRow, Frame, QuestionRow
-from shoal.core.ids import LEAD, AgentId
-from shoal.core.wording import dollars
+from shoal.core.ids import LEAD
+from shoal.core.wording import dollars, many
 from shoal.surfaces.tui.panels.agent_lines import ENDED, agent_line, detail_lines, last_heard, titles
-from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, line, number
+from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, line
 from shoal.surfaces.tui.panels.dialogs import ConfirmScreen
-from shoal.surfaces.tui.panels.panel import Panel, tell
+from shoal.surfaces.tui.panels.list_panel import ListPanel
+from shoal.surfaces.tui.panels.panel import tell
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 from shoal.wire.control import Background, Command, Interrupt, ShutDown, StopTask
 
 _FOLD = "ended agents"
 """The key of the line above those that have ended."""
-TICK = 1.0
 
 
-class AgentsPanel(Panel):
+class AgentsPanel(ListPanel):
+    HAS_TITLES = HAS_DETAIL = True
+    TICK = 1.0
     DEFAULT_CSS = """
     AgentsPanel > .panel--detail { height: 4; text-wrap: nowrap; text-overflow: ellipsis; }
     """
@@ -56,35 +57,12 @@ class AgentsPanel(Panel):
         """As they were last drawn."""
         self._unfolded = False
 
-    def compose(self) -> ComposeResult:
-        yield Static(classes="panel--head", markup=False)
-        yield Static(classes="panel--titles", markup=False)
-        yield Rows(self._draw, id="agents-rows")
-        yield Static(classes="panel--detail", markup=False)
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
-
-    def on_mount(self) -> None:
-        self.set_interval(TICK, self.tick)
-
-    @property
-    def rows(self) -> Rows:
-        return self.query_one("#agents-rows", Rows)
-
-    def focus(self, scroll_visible: bool = True) -> AgentsPanel:  # noqa: FBT001, FBT002 - Textual's own
-        self.rows.focus(scroll_visible)
-        return self
-
     @property
     def current(self) -> AgentRow | None:
         """The one under the cursor."""
         return self._agents.get(str(self.rows.cursor))
 
     # Drawing
-
-    def begin(self) -> None:
-        self._agents.clear()
-        self._depths.clear()
-        self.rows.touch_all()
 
     def take(self, frame: Frame, *, anew: bool) -> None:
         if not frame.agents and not anew:
@@ -97,7 +75,7 @@ class AgentsPanel(Panel):
         if anew:
             self._arrange()
         self._tell_sums()
-        self._show_detail()
+        self.show_detail()
 
     def _arrange(self) -> None:
         living: list[Entry] = []
@@ -124,7 +102,7 @@ class AgentsPanel(Panel):
             self._depths[row.id] = depth
             self.rows.touch(row.id)
 
-    def _draw(self, key: Hashable, width: int) -> list[Content]:
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _FOLD:
             return [self._fold_line()]
         row, now = self._agents[str(key)], self.clock.now()
@@ -145,14 +123,14 @@ class AgentsPanel(Panel):
         states = [row.state for row in self._agents.values()]
         parts: list[Part] = [("Agents", "bold")]
         for state, style in (("working", GOOD), ("waiting", ASKS), ("idle", MUTED)):
-            if many := states.count(state):
-                parts.append((f"  {many} {state}", style))
+            if number := states.count(state):
+                parts.append((f"  {number} {state}", style))
         costs = self.picture.costs
-        priced = "" if not costs.unpriced else f" and {number(costs.unpriced, 'request')} without a price"
+        priced = "" if not costs.unpriced else f" and {many(costs.unpriced, 'request')} without a price"
         parts.append((f"  {dollars(costs.usd)}{priced}", MUTED))
         self.head(line(*parts))
 
-    def _show_detail(self) -> None:
+    def show_detail(self) -> None:
         row, detail = self.current, self.query_one(".panel--detail", Static)
         if row is None:
             detail.update("", layout=False)
@@ -168,17 +146,13 @@ class AgentsPanel(Panel):
             if row is not None and self._ages.get(row.id) not in (None, last_heard(row, now)):
                 self.rows.touch(row.id)
                 if key == self.rows.cursor:
-                    self._show_detail()
+                    self.show_detail()
 
     def on_resize(self) -> None:
         width = self.rows.scrollable_content_region.width or self.size.width - 2
         self.query_one(".panel--titles", Static).update(titles(width), layout=False)
 
     # Keys
-
-    def on_rows_moved(self, message: Rows.Moved) -> None:
-        message.stop()
-        self._show_detail()
 
     def on_rows_chosen(self, message: Rows.Chosen) -> None:
         message.stop()
@@ -250,9 +224,6 @@ class AgentsPanel(Panel):
             )
         else:
             yield row
-
-    def stand_on(self, agent: AgentId | str) -> None:
-        self.rows.stand_on(str(agent))
 
 
 def _called(row: AgentRow) -> str:

@@ -138,10 +138,6 @@ class BoardPanel(Panel):
 
     # Drawing
 
-    def begin(self) -> None:
-        self._tasks.clear()
-        self._ranks.clear()
-
     def take(self, frame: Frame, *, anew: bool) -> None:
         if not frame.tasks and not anew:
             return

@@ -56,10 +56,6 @@ def cost(usd: float, *, priced: bool = True) -> str:
     return told if priced else f"{told}+"
 
 
-def number(many: int, what: str) -> str:
-    return f"{many} {what}" if many == 1 else f"{many} {what}s"
-
-
 def line(*parts: Part | Content) -> Content:
     """One line of text that models or programs may have written: it is shown, and commands nothing."""
     found = [

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Static
 
+from shoal.app.picture.letters import letter_key
 from shoal.app.picture.mail_words import mail_words
 from shoal.app.picture.rows import Frame, LetterRow
 from shoal.core.names import LEAD_NAME, agent_name
-from shoal.core.wording import clean, one_line
+from shoal.core.wording import clean, many, one_line
 from shoal.surfaces.tui.panels.board_lines import moment, owner_part
-from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line, number
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, cell, joined, line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 
 MOST = 1_000
@@ -25,7 +24,7 @@ MOST = 1_000
 _OLDER = "older letters"
 
 
-class MailPanel(Panel):
+class MailPanel(ListPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "filter", "Only of one", show=False),
         Binding("u", "unread", "Only unread", show=False),
@@ -42,33 +41,16 @@ class MailPanel(Panel):
         self._widest = 0
         """Of the names in a row."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(classes="panel--head", markup=False)
-        yield Rows(self._draw, id="mail-rows")
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
-
-    @property
-    def rows(self) -> Rows:
-        return self.query_one("#mail-rows", Rows)
-
-    def focus(self, scroll_visible: bool = True) -> MailPanel:  # noqa: FBT001, FBT002 - Textual's own
-        self.rows.focus(scroll_visible)
-        return self
-
     # Drawing
-
-    def begin(self) -> None:
-        self._letters.clear()
-        self._widest = 0
-        self.rows.touch_all()
 
     def take(self, frame: Frame, *, anew: bool) -> None:
         if not frame.letters and not anew:
             return
         for row in frame.letters:
-            anew = anew or row.id not in self._letters or self._only_unread
-            self._letters[row.id] = row
-            self.rows.touch(row.id)
+            key = letter_key(row.team, row.to, row.id)
+            anew = anew or key not in self._letters or self._only_unread
+            self._letters[key] = row
+            self.rows.touch(key)
             if (wide := self._between(row).cell_length) > self._widest:
                 self._widest = wide
                 self.rows.touch_all()
@@ -78,9 +60,12 @@ class MailPanel(Panel):
 
     def _arrange(self) -> None:
         follows = self.rows.at_end
-        shown = [row.id for row in self.picture.letters.values() if self._fits(row)]
+        held = {letter_key(row.team, row.to, row.id): row for row in self.picture.letters.values()}
+        # What the picture let go of is not held here either.
+        self._letters = {key: row for key, row in self._letters.items() if key in held}
+        shown = [key for key, row in held.items() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
-        if len(shown) > MOST:
+        if len(shown) > MOST or len(held) < self.picture.letters.in_all:
             self.rows.touch(_OLDER)
             entries.insert(0, Entry(_OLDER, chosen=False))
         self.rows.put_in_order(entries)
@@ -91,9 +76,11 @@ class MailPanel(Panel):
         ours = not self._of or self._of in (row.sender, row.to)
         return ours and not (self._only_unread and row.taken)
 
-    def _draw(self, key: Hashable, width: int) -> list[Content]:
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _OLDER:
-            return [line((f"… {len(self._letters) - MOST} older letters: shoal inbox shows them", MUTED))]
+            all_of_them = not self._of and not self._only_unread
+            older = f"{self.picture.letters.in_all - MOST} " if all_of_them else ""
+            return [line((f"… {older}older letters: shoal inbox shows them", MUTED))]
         row = self._letters[str(key)]
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
@@ -114,8 +101,9 @@ class MailPanel(Panel):
         return owner_part(self.picture, name)
 
     def _tell_sums(self) -> None:
-        unread = sum(not row.taken for row in self._letters.values())
-        parts: list[Part] = [("Mail", "bold"), (f"  {number(len(self._letters), 'letter')}", MUTED)]
+        sums = self.picture.letters
+        unread = sums.unread
+        parts: list[Part] = [("Mail", "bold"), (f"  {many(sums.in_all, 'letter')}", MUTED)]
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._of:
@@ -127,9 +115,6 @@ class MailPanel(Panel):
         self.head(line(*parts))
 
     # Keys
-
-    def on_rows_moved(self, message: Rows.Moved) -> None:
-        message.stop()
 
     def on_rows_chosen(self, message: Rows.Chosen) -> None:
         message.stop()

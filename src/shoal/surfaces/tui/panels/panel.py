@@ -28,7 +28,7 @@ PACE = 0.1
 
 
 class Panel(Vertical):
-    """The host calls `look` whenever the picture changed, and `draw_from` when it is another one."""
+    """The host calls `look` whenever the picture changed."""
 
     DEFAULT_CSS = """
     Panel {
@@ -42,17 +42,12 @@ class Panel(Vertical):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "leave", "Close", show=False)]
-    TITLE: ClassVar[str] = ""
     HINTS: ClassVar[str] = ""
     ALWAYS: ClassVar[bool] = False
     """Whether it is kept up while nobody sees it."""
 
     class Left(Message):
         """The person is done with the panel."""
-
-        def __init__(self, panel: Panel) -> None:
-            super().__init__()
-            self.panel = panel
 
     def __init__(
         self,
@@ -91,16 +86,8 @@ class Panel(Vertical):
         """Whether all that was told is drawn."""
         return not self._rests and not self._has_news
 
-    def draw_from(self, picture: Picture) -> None:
-        """Another run, or another moment of it."""
-        self.picture, self._is_new = picture, True
-        self.look()
-
     def _look(self) -> None:
         self.looks += 1
-        if self._is_new:
-            self._seen = 0
-            self.begin()
         frame = self.picture.since(self._seen)
         self._seen = frame.offset
         self.take(frame, anew=self._is_new)
@@ -121,11 +108,8 @@ class Panel(Vertical):
     def on_hide(self) -> None:
         self._shown = False
 
-    def begin(self) -> None:
-        """Forget what was drawn: the picture is another one."""
-
     def take(self, frame: Frame, *, anew: bool) -> None:
-        """Draw the rows that changed; `anew` where the picture is another one, which may have none."""
+        """Draw the rows that changed; `anew` at the first look, at which there may be none."""
         raise NotImplementedError
 
     # Steering
@@ -179,7 +163,7 @@ class Panel(Vertical):
         self.query_one(".panel--head", Static).update(content, layout=False)
 
     def action_leave(self) -> None:
-        self.post_message(self.Left(self))
+        self.post_message(self.Left())
 
 
 def tell(

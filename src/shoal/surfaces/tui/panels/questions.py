@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.reactive import reactive
 from textual.widgets import Static
 
 from shoal.app.picture.rows import Frame, QuestionRow
@@ -19,55 +17,30 @@ from shoal.surfaces.tui.answering_words import answered, asked
 from shoal.surfaces.tui.panels.board_lines import moment
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, age, cell, colour_of, joined, line
 from shoal.surfaces.tui.panels.dialogs import ReadScreen
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 
 MOST_ANSWERED = 200
 _ANSWERED = "answered"
-TICK = 1.0
 
 
-class QuestionsPanel(Panel):
-    """`open_count` is for the host to show, wherever the person is."""
-
+class QuestionsPanel(ListPanel):
     DEFAULT_CSS = """
     QuestionsPanel > .panel--detail { height: 4; text-overflow: ellipsis; }
     """
-    ALWAYS = True
+    ALWAYS = HAS_DETAIL = True
+    TICK = 1.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close", show=False),
     ]
     HINTS = "⏎ answer · esc close"
-
-    open_count: reactive[int] = reactive(0)
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._questions: dict[str, QuestionRow] = {}
         self._ages: dict[str, str] = {}
 
-    def compose(self) -> ComposeResult:
-        yield Static(classes="panel--head", markup=False)
-        yield Rows(self._draw, id="questions-rows")
-        yield Static(classes="panel--detail", markup=False)
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
-
-    def on_mount(self) -> None:
-        self.set_interval(TICK, self.tick)
-
-    @property
-    def rows(self) -> Rows:
-        return self.query_one("#questions-rows", Rows)
-
-    def focus(self, scroll_visible: bool = True) -> QuestionsPanel:  # noqa: FBT001, FBT002 - Textual's own
-        self.rows.focus(scroll_visible)
-        return self
-
     # Drawing
-
-    def begin(self) -> None:
-        self._questions.clear()
-        self.rows.touch_all()
 
     def take(self, frame: Frame, *, anew: bool) -> None:
         if not frame.questions and not anew:
@@ -99,13 +72,12 @@ class QuestionsPanel(Panel):
             entries.append(Entry(_ANSWERED, 2 if still else 1, chosen=False))
             entries += [Entry(row.id) for row in done[:MOST_ANSWERED]]
         self.rows.put_in_order(entries)
-        self.open_count = len(still)
         parts: list[Part] = [("Questions", "bold")]
         parts.append((f"  {len(still)} open", ASKS) if still else ("  nobody asks anything", MUTED))
         self.head(line(*parts))
-        self._show_detail()
+        self.show_detail()
 
-    def _draw(self, key: Hashable, width: int) -> list[Content]:
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _ANSWERED:
             title = line(("Answered", "bold"))
             return [title] if self.rows.entries[0].key == key else [Content(""), title]
@@ -126,7 +98,7 @@ class QuestionsPanel(Panel):
         agent = self.picture.agent(AgentId(row.agent))
         return (row.name, colour_of(agent.color if agent is not None else ""))
 
-    def _show_detail(self) -> None:
+    def show_detail(self) -> None:
         row = self._questions.get(str(self.rows.cursor))
         told = "" if row is None else Content("\n").join(_detail(row))
         self.query_one(".panel--detail", Static).update(told, layout=False)
@@ -139,10 +111,6 @@ class QuestionsPanel(Panel):
                 self.rows.touch(row.id)
 
     # Keys
-
-    def on_rows_moved(self, message: Rows.Moved) -> None:
-        message.stop()
-        self._show_detail()
 
     def on_rows_chosen(self, message: Rows.Chosen) -> None:
         message.stop()

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, count, one_line
+from shoal.core.wording import count, many, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
 _NOTE = re.compile(r"\[.*\]")
@@ -29,7 +30,7 @@ def _came_to(tool: str, text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
         case "Edit" | "Write" | "NotebookEdit":
             return "changed", GREEN
         case "Read":
-            return _many(_lines(text), "line"), DIM
+            return many(_lines(text), "line"), DIM
         case "Grep" | "Glob" if isinstance(facts.get("count"), int):
             return f"{facts['count'] or 'nothing'} found", DIM
         case "TodoWrite" if isinstance(facts.get("todos"), list):
@@ -47,7 +48,7 @@ def _reported(facts: Mapping[str, Any], status: str) -> tuple[str, str]:
     if status == "teammate_spawned":
         return f"→ {facts.get('name', 'it')} has joined {facts.get('team_name', 'the team')}", GREEN
     calls, tokens = int(facts.get("totalToolUseCount") or 0), int(facts.get("totalTokens") or 0)
-    took = f"{_many(calls, 'call')} · {count(tokens)} tokens"
+    took = f"{many(calls, 'call')} · {count(tokens)} tokens"
     return (f"→ done · {took}", GREEN) if status == "completed" else (f"✗ {status} · {took}", RED)
 
 
@@ -82,10 +83,6 @@ def _last_line(text: str) -> str:
 
 def _lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n")) if text else 0
-
-
-def _many(number: int, one: str) -> str:
-    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def _first_line(text: str) -> str:

@@ -13,6 +13,8 @@ from shoal.core.agents import Completion, Glimpse
 from shoal.core.caps import Limit, amount
 from shoal.core.events import BudgetWarned, Finished
 from shoal.core.questions import MayRun
+from shoal.core.wording import count, many, one_line, seconds
+from shoal.surfaces.terminal.paint import cut
 
 NO_MODEL = """\
 No model is configured, so there is nobody to ask. Three ways on:
@@ -115,11 +117,9 @@ def budget_warning(warned: BudgetWarned) -> str:
 
 def stopped_agents(stopped: Sequence[Glimpse]) -> str:
     """Agents that were ended before they were done, and how far each was."""
-    from shoal.surfaces.cli.paint import count, cut, one_line, seconds
-
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for each in stopped:
-        calls = f"{each.tool_calls} tool call{'' if each.tool_calls == 1 else 's'}"
+        calls = many(each.tool_calls, "tool call")
         lines.append(
             f"  {each.agent}  {one_line(each.name or each.kind)}: {cut(one_line(each.description), 60)} "
             f"({calls}, {count(each.tokens)} tokens, {seconds(each.seconds)}; output: {each.output})"
@@ -129,8 +129,6 @@ def stopped_agents(stopped: Sequence[Glimpse]) -> str:
 
 def cut_off_agents(ends: Sequence[Completion]) -> str:
     """Agents that were at work when an earlier process of the session died."""
-    from shoal.surfaces.cli.paint import cut, one_line
-
     who = ", ".join(
         f"{one_line(end.name or end.kind)} ({cut(one_line(end.description), 60)}, {end.agent})"
         for end in ends
@@ -140,10 +138,13 @@ def cut_off_agents(ends: Sequence[Completion]) -> str:
 
 def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     """Background shells, by id and command, that were still running at the end."""
-    from shoal.surfaces.cli.paint import cut, one_line
-
     lines = [f"  {identity}  {cut(one_line(command), 80)}" for identity, command in shells]
     return "\n".join(("Still running in the background, and ended now:", *lines))
+
+
+def reached(name: str, how: str) -> str:
+    """What becomes of a person's words to an agent, by how they reached it."""
+    return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
 
 
 def how_to_go_on(session: str) -> str:
@@ -217,11 +218,11 @@ def _nowhere() -> bool:
 
 
 def _recent_sessions() -> Iterator[str]:
-    from shoal.surfaces.cli.sessions import listed, recent
+    from shoal.surfaces.terminal.listings import recent_sessions, session_lines
 
-    if sessions := recent(limit=5):
+    if sessions := recent_sessions(limit=5):
         yield "The latest of this directory:"
-        yield from (f"  {line}" for line in listed(sessions))
+        yield from (f"  {line}" for line in session_lines(sessions))
 
 
 def _joined(*parts: str) -> str:

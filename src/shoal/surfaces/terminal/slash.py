@@ -12,11 +12,13 @@ from msgspec import Struct
 from shoal.app.commanding import Invocation
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.skills import Skill, TypedPrompt
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, dollars, one_line
+from shoal.core.wording import count, dollars, one_line
+from shoal.surfaces.terminal.listings import hook_lines, undone_lines
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
 
 Run = Callable[["Dialogue", str], Coroutine[Any, Any, None]]
 
@@ -157,32 +159,29 @@ async def _rewind(talk: Dialogue, turn: str) -> None:
         return
     words = await talk.ask("The conversation too? y/n")
     report = await talk.session.undo(known[turn], conversation=words.strip().lower().startswith("y"))
-    from shoal.surfaces.cli.undo import told
-
-    for line, style in told(report, talk.session.parts.workspace.root):
+    for line, style in undone_lines(report, talk.session.parts.workspace.root):
         talk.telling.note(line, style)
 
 
 async def _skills(talk: Dialogue, _: str) -> None:
-    from shoal.surfaces.cli.slash_skills import skills
+    from shoal.surfaces.terminal.slash_skills import skills
 
     skills(talk)
 
 
 async def _memory(talk: Dialogue, _: str) -> None:
-    from shoal.surfaces.cli.slash_skills import memory
+    from shoal.surfaces.terminal.slash_skills import memory
 
     memory(talk)
 
 
 async def _hooks(talk: Dialogue, _: str) -> None:
     from shoal.app.hooks_view import rows_of, seen_in
-    from shoal.surfaces.cli.hooks import told
 
     parts = talk.session.parts
     shared = rows_of(hook for hooks in parts.hooks.by_event.values() for hook in hooks)
     others = [row for row in seen_in(parts.workspace.root).hooks if row.agent or not row.trusted]
-    for line in told((*shared, *others), colours=False):
+    for line in hook_lines((*shared, *others), colours=False):
         talk.telling.note(line)
 
 
@@ -199,7 +198,7 @@ def _of(module: str, name: str) -> Run:
     """A command of another module, which is loaded when it is typed."""
 
     async def run(talk: Dialogue, words: str) -> None:
-        command: Run = getattr(import_module(f"shoal.surfaces.cli.{module}"), name)
+        command: Run = getattr(import_module(f"shoal.surfaces.terminal.{module}"), name)
         await command(talk, words)
 
     return run

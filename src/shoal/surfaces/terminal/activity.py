@@ -6,7 +6,8 @@ from shoal.app.picture.doing import doing_now
 from shoal.core.clock import Clock
 from shoal.core.events import Event, RequestSettled
 from shoal.core.ids import LEAD
-from shoal.surfaces.cli.paint import count, cut, dollars, seconds
+from shoal.core.wording import count, dollars, many, seconds
+from shoal.surfaces.terminal.paint import cut
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -42,14 +43,10 @@ class Activity:
         numbers = [f"{self.elapsed:.0f} s" if self.elapsed < 60 else seconds(self.elapsed)]
         if self.requests:
             cost = [dollars(self.usd)] if self.priced else []
-            numbers = [_requests(self.requests), f"{count(self.tokens)} tokens", *cost, *numbers]
+            numbers = [many(self.requests, "request"), f"{count(self.tokens)} tokens", *cost, *numbers]
         tail = " · " + " · ".join(numbers)
         head = f"{_FRAMES[int(self.elapsed * 10) % len(_FRAMES)]} {LEAD} · "
         room = columns - len(head) - len(tail)
         if room < 12:
             return cut(head + self.doing, columns)
         return head + cut(self.doing, room) + tail
-
-
-def _requests(number: int) -> str:
-    return "1 request" if number == 1 else f"{number} requests"

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRefused
-from shoal.surfaces.cli.agent_rows import colour, doing_words, numbers
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, clean, dollars, one_line, seconds
-from shoal.surfaces.cli.sentences import named
+from shoal.core.wording import clean, dollars, one_line, seconds
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, style_of
+from shoal.surfaces.terminal.sentences import named, reached
+from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 if TYPE_CHECKING:
     from shoal.app.picture.standing import Standing
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.dialogue import Dialogue, Write
+    from shoal.surfaces.terminal.dialogue import Dialogue, Write
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
 _LAST = 4_000
@@ -37,9 +38,8 @@ async def agents(talk: Dialogue, words: str) -> None:
             if not moved:
                 talk.telling.note("No agent is waited for.", YELLOW)
         case ["send", agent, text]:
-            reached = await talk.session.send(_meant(talk, agent), text)
-            how = "goes on with it" if reached.how == "resumed" else "hears it at its next step"
-            talk.telling.note(f"{reached.name} {how}.")
+            told = await talk.session.send(_meant(talk, agent), text)
+            talk.telling.note(reached(told.name, told.how))
         case _:
             talk.telling.note(f"Say one of these: {USAGE}", YELLOW)
 
@@ -59,7 +59,7 @@ def _list(talk: Dialogue) -> None:
 
 
 def _tell(write: Write, each: Standing, now: float) -> None:
-    write(f"{'  ' * max(each.depth, 1)}● ", colour(each.color))
+    write(f"{'  ' * max(each.depth, 1)}● ", style_of(each.color))
     write(f"{each.who}", BOLD)
     write(f"  {one_line(each.task)}\n")
     took = numbers(each, now if each.live else each.since + _seconds(each))

@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from shoal.core.wording import count, dollars
+from shoal.surfaces.terminal.paint import DIM, YELLOW
+from shoal.surfaces.terminal.sentences import stopped_agents
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeAlias
@@ -13,7 +17,8 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session import Session
     from shoal.core.agents import Glimpse
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
+    from shoal.surfaces.terminal.screen import Screen
 
     Prepare: TypeAlias = Callable[[Session], Awaitable[str]]
     Sit: TypeAlias = Callable[[Session], Awaitable[Dialogue]]
@@ -43,3 +48,19 @@ async def sittings(
         fresh = {"resume": dialogue.resume or None, "continue_last": False, "fork": False, "session_id": None}
         begun = "startup" if dialogue.resume else "clear"
         options = structs.replace(options, begun=begun, **fresh)
+
+
+def say_farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
+    """What it took, what was stopped with it, and how to go on."""
+    screen.fresh_line()
+    if stopped:
+        screen.write(f"{stopped_agents(stopped)}\n", YELLOW)
+        screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
+    if session.turn == 0:
+        return
+    purse = session.agent.purse.tree
+    screen.write(
+        f"  {dollars(purse.usd if purse.priced else None)} · {count(purse.usage.total_tokens)} tokens\n", DIM
+    )
+    screen.write("  Go on with: ", DIM)
+    screen.write(f"shoal --resume {session.id}\n")

@@ -14,11 +14,12 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD
 from shoal.core.messages import Message, Text, user
-from shoal.surfaces.cli import slash
-from shoal.surfaces.cli.activity import Activity
-from shoal.surfaces.cli.feed import Feed
-from shoal.surfaces.cli.paint import RED, YELLOW, cut, one_line
-from shoal.surfaces.cli.slash_team import Addressee, addressed, mistyped
+from shoal.core.wording import one_line
+from shoal.surfaces.terminal import slash
+from shoal.surfaces.terminal.activity import Activity
+from shoal.surfaces.terminal.feed import Feed
+from shoal.surfaces.terminal.paint import RED, YELLOW, cut
+from shoal.surfaces.terminal.slash_team import Addressee, addressed, mistyped
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
@@ -244,6 +245,7 @@ class Dialogue(ABC):
         while not self._late:
             await self._idle.wait()
             await self.session.parts.queue.arrival(LEAD)
+            self.look_around()
             if self._idle.is_set():
                 self._start(self._woken_turn())
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.core.filenames import shown
-from shoal.surfaces.cli.paint import BOLD, DIM, YELLOW, count, cut, one_line
+from shoal.core.wording import count, one_line
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 
 if TYPE_CHECKING:
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
 
 
 def skills(talk: Dialogue) -> None:

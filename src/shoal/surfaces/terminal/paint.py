@@ -1,4 +1,4 @@
-"""How text for a person becomes what a terminal shows: colours, widths, and nothing that could command it."""
+"""Colours and widths of what a terminal shows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import re
 import unicodedata
 from typing import TextIO
 
-from shoal.core.wording import clean, count, dollars, one_line, seconds
-
-__all__ = ["clean", "count", "dollars", "one_line", "seconds"]
-
-PLAIN = ""
 BOLD = "1"
 DIM = "2"
 ITALIC_DIM = "2;3"

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, get_args
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
-from shoal.surfaces.cli.agent_rows import colour, doing_words
-from shoal.surfaces.cli.paint import BOLD, DIM, GREEN, RED, YELLOW, count, dollars, one_line
+from shoal.core.wording import count, dollars, one_line
+from shoal.surfaces.terminal.listings import fact_lines, rule_lines, session_lines
+from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, style_of
+from shoal.surfaces.terminal.standing_words import doing_words
 
 if TYPE_CHECKING:
     from shoal.core.tasks import Task
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
 
 _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending": ("○", DIM)}
 
@@ -59,7 +61,7 @@ async def team(talk: Dialogue, _: str) -> None:
     with talk.telling.aside() as write:
         write(f"  team {name or members[0].facts.team if members and members[0].facts else name}\n", BOLD)
         for each in members:
-            write("  ● ", colour(each.color))
+            write("  ● ", style_of(each.color))
             write(f"{each.who}  ")
             doing = f"{each.state}: {doing_words(each)}" if each.live else each.state_words
             cost = dollars(each.usd if each.priced else None)
@@ -70,7 +72,6 @@ async def permissions(talk: Dialogue, mode: str) -> None:
     """Which rules hold; with a mode's name, that mode from now on."""
     from shoal.app.permissions_view import session_view
     from shoal.core.permissions import Mode
-    from shoal.surfaces.cli.permissions import listed
 
     if mode:
         known = {each.lower(): each for each in get_args(Mode)}
@@ -81,18 +82,17 @@ async def permissions(talk: Dialogue, mode: str) -> None:
         talk.telling.note(f"The mode is {known[mode.lower()]}.")
         return
     with talk.telling.aside() as write:
-        for line in listed(session_view(talk.session), colours=False):
+        for line in rule_lines(session_view(talk.session), colours=False):
             write(f"  {line}\n")
 
 
 async def doctor(talk: Dialogue, _: str) -> None:
     from shoal.app.doctor import examine
-    from shoal.surfaces.cli.doctor import drawn
 
     cwd = talk.session.parts.workspace.root
     facts = await asyncio.to_thread(examine, os.environ, cwd)
     with talk.telling.aside() as write:
-        for line in drawn(facts, colours=False):
+        for line in fact_lines(facts, colours=False):
             write(f"  {line}\n", RED if line.strip().startswith("BAD") else "")
 
 
@@ -100,14 +100,13 @@ async def resume(talk: Dialogue, name: str) -> None:
     """End this session and go on with another; without a name, those there are."""
     from shoal.stores.files.locks import is_held
     from shoal.stores.files.sessions import find_session, list_sessions
-    from shoal.surfaces.cli.sessions import listed
 
     home, here = talk.session.parts.settings.home, talk.session.id
     if not name:
         found = list_sessions(home, str(talk.session.parts.workspace.root), limit=11)
         others = [each for each in found if each.session != here][:10]
         with talk.telling.aside() as write:
-            for line in listed(others):
+            for line in session_lines(others):
                 write(f"  {line}\n")
             told = "/resume ID goes on with one; its first characters are enough."
             write(f"  {told if others else 'There is no other session of this directory.'}\n", DIM)
@@ -124,7 +123,7 @@ async def resume(talk: Dialogue, name: str) -> None:
 
 async def export(talk: Dialogue, name: str) -> None:
     """The conversation as a Markdown file; one that is there is left alone."""
-    from shoal.surfaces.cli.conversation_pages import pages
+    from shoal.surfaces.terminal.conversation_pages import pages
 
     session = talk.session
     text = "\n".join(pages(session.agent.conversation.messages, str(session.id)))

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from shoal.surfaces.cli.paint import clean, fitting, has_colours, is_live, painted, width
+from shoal.core.wording import clean
+from shoal.surfaces.terminal.paint import fitting, has_colours, is_live, painted, width
 
 _LONGEST_WORD = 4
 """Rows of a word that is not broken."""

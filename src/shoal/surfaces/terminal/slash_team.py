@@ -10,12 +10,12 @@ from msgspec import Struct
 from shoal.app.delegating import is_delegating
 from shoal.core.errors import AgentRefused
 from shoal.runs.roll import LEAD_NAMES
-from shoal.surfaces.cli.paint import YELLOW
-from shoal.surfaces.cli.sentences import named
+from shoal.surfaces.terminal.paint import YELLOW
+from shoal.surfaces.terminal.sentences import named
 
 if TYPE_CHECKING:
     from shoal.app.session import Session
-    from shoal.surfaces.cli.dialogue import Dialogue
+    from shoal.surfaces.terminal.dialogue import Dialogue
 
 
 class Addressee(Struct, frozen=True):

@@ -1,0 +1,65 @@
+"""What commands print for people and for programs: tables, facts and JSON, and the flags that choose."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from shoal.core.wording import clean, one_line
+from shoal.surfaces.terminal.paint import BOLD, cut, has_colours, painted, width
+
+_NARROWEST = 20
+"""Columns of a last column that are shown however narrow the terminal is."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+
+
+class Cell(NamedTuple):
+    text: str
+    style: str = ""
+
+
+def print_json(value: object) -> None:
+    """One value on one line, as bytes: it is UTF-8 whatever the locale says."""
+    from shoal.wire.content import dump
+
+    click.echo(dump(value))
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """The last column takes what is left of the terminal; where there is none, nothing is cut."""
+    colours = has_colours(sys.stdout)
+    shown = [[Cell(one_line(cell.text), cell.style) for cell in row] for row in rows]
+    widths = [
+        max(width(head), *(width(row[column].text) for row in shown))
+        for column, head in enumerate(heads[:-1])
+    ]
+    room = 10_000
+    if sys.stdout.isatty():
+        room = max(_NARROWEST, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
+    for row in ([Cell(head, BOLD) for head in heads], *shown):
+        parts = [
+            painted(cell.text, cell.style, colours=colours) + " " * (size - width(cell.text))
+            for cell, size in zip(row, widths, strict=False)
+        ]
+        last = row[-1]
+        parts.append(painted(cut(last.text, room), last.style, colours=colours))
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """A name and a value on each line; what has no value is left out. Long text keeps its lines."""
+    colours = has_colours(sys.stdout)
+    size = max((len(name) for name, value in facts if value), default=0)
+    for name, value in facts:
+        lines = clean(value).splitlines() if value else []
+        for number, text in enumerate(lines):
+            head = (
+                painted(name, BOLD, colours=colours) + " " * (size - len(name)) if not number else " " * size
+            )
+            sys.stdout.write(f"{head}  {text}".rstrip() + "\n")

@@ -1,0 +1,55 @@
+"""A panel with one list: a head, the rows, what there is to know of the one at the cursor, and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar, Self
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.rows import Rows
+
+
+class ListPanel(Panel):
+    HAS_TITLES: ClassVar[bool] = False
+    """Whether the columns of its rows have names."""
+    HAS_DETAIL: ClassVar[bool] = False
+    TICK: ClassVar[float] = 0.0
+    """Seconds between two calls of `tick`; 0 for a list that time does not change."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="panel--head", markup=False)
+        if self.HAS_TITLES:
+            yield Static(classes="panel--titles", markup=False)
+        yield Rows(self.draw_row)
+        if self.HAS_DETAIL:
+            yield Static(classes="panel--detail", markup=False)
+        yield Static(self.HINTS, classes="panel--hints", markup=False)
+
+    def on_mount(self) -> None:
+        if self.TICK:
+            self.set_interval(self.TICK, self.tick)
+
+    @property
+    def rows(self) -> Rows:
+        return self.query_one(Rows)
+
+    def focus(self, scroll_visible: bool = True) -> Self:  # noqa: FBT001, FBT002 - Textual's own
+        self.rows.focus(scroll_visible)
+        return self
+
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Time has passed."""
+
+    def show_detail(self) -> None:
+        """Of the row at the cursor."""
+
+    def on_rows_moved(self, message: Rows.Moved) -> None:
+        message.stop()
+        self.show_detail()
