@@ -16,9 +16,9 @@ from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.keys import Press
-from shoal.surfaces.cli.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
-from shoal.surfaces.cli.viewing import Viewing, Words
+from shoal.surfaces.cli.plain.keys import Press
+from shoal.surfaces.cli.plain.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
+from shoal.surfaces.cli.plain.viewing import Viewing, Words
 from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
