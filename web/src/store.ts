@@ -21,10 +21,6 @@ export class Rows<Row> {
     private readonly rows = new Map<string, Row>(),
   ) {}
 
-  get size(): number {
-    return this.rows.size;
-  }
-
   get list(): readonly Row[] {
     this.listed ??= this.order([...this.rows.values()]);
     return this.listed;
@@ -88,8 +84,6 @@ export class RunState {
   live = false;
   offset = 0;
   at = 0;
-  /** Counts the frames; hooks compare it. */
-  version = 0;
   agents = new Rows<AgentRow>((row) => row.id, inTree);
   tasks = new Rows<TaskRow>(
     (row) => taskKey(row.board, row.id),
@@ -104,9 +98,7 @@ export class RunState {
     by((one, other) => one.asked - other.asked || natural(one.id, other.id)),
   );
   costs = new Rows<CostRow>(
-    (row) => `${row.agent}
-${row.model}
-${row.task}`,
+    (row) => [row.agent, row.model, row.task].join("\n"),
     by((one, other) => natural(one.name, other.name) || natural(one.model, other.model) || natural(one.task, other.task)),
   );
   spend = new Rows<SpendPoint>((row) => String(row.at), by((one, other) => one.at - other.at));
@@ -124,13 +116,12 @@ ${row.task}`,
     this.costs.put(frame.costs);
     this.spend.put(frame.spend);
     this.notes.put(frame.notes);
-    this.version += 1;
   }
 
   copy(): RunState {
     const twin = new RunState();
     Object.assign(twin, {
-      run: this.run, live: this.live, offset: this.offset, at: this.at, version: this.version,
+      run: this.run, live: this.live, offset: this.offset, at: this.at,
       agents: this.agents.copy(), tasks: this.tasks.copy(), letters: this.letters.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
     });
