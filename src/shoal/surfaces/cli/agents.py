@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.ids import LEAD
 from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import settings_option
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from shoal.app.agents_view import AgentsView, Fact
     from shoal.core.definitions import Definition, Problem, Source
 
-LEAD = "lead"
 _DESCRIPTION = "Say in a sentence what it does and when to use it."
 
 agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")

@@ -108,6 +108,8 @@ class Prompt(Protocol):
 
 class LivePrompt:
     leaves_lines = False
+    any_key_ends = False
+    """Whether whatever is pressed next hangs up."""
 
     def __init__(self, screen: LiveScreen, history: Path, words: Callable[[], Sequence[str]] = tuple) -> None:
         self._screen = screen
@@ -115,7 +117,7 @@ class LivePrompt:
         self._words = words
         """What a line that starts like one of them is completed to."""
         self._line = Line(read_history(history))
-        self._keyboard = Keyboard(self._pressed, self._redraw)
+        self._keyboard = Keyboard(self._heard, self._redraw)
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
         self._draft = ""
         self._asking = self._label = ""
@@ -171,6 +173,12 @@ class LivePrompt:
         if not self._line.text:
             self._line.put(text)
             self._draw()
+
+    def _heard(self, press: Press) -> None:
+        if self.any_key_ends:
+            self._inputs.put_nowait(HungUp())
+        else:
+            self._pressed(press)
 
     def _pressed(self, press: Press) -> None:
         match press:

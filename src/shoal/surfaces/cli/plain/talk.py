@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 from shoal.app.delegating import is_delegating
@@ -26,6 +25,7 @@ from shoal.surfaces.cli.plain.prompt import (
     Toggled,
     Woken,
 )
+from shoal.surfaces.cli.plain.questions import QuestionLine
 from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.cli.plain.viewing import Words
 from shoal.surfaces.terminal import slash
@@ -51,7 +51,9 @@ class Talk(Dialogue):
         self.telling = self._story
         self._prompt = prompt
         self._prompt.to_background = self._move_to_background
-        self._questions: deque[Asking] = deque()
+        self._questions = QuestionLine(
+            prompt, lambda asking: asking.show(screen), lambda: self._answering is None
+        )
         self._answering: asyncio.Future[str] | None = None
         self._shown_last: EntryId | None = None
         """The last answer that was told whole."""
@@ -78,10 +80,8 @@ class Talk(Dialogue):
         async for question in self.session.parts.desk.incoming():
             self.catch_up()
             asker = "" if question.agent == LEAD else self.standings.described(question.agent)
-            self._questions.append(Asking(question, asker))
+            self._questions.add(Asking(question, asker))
             self.look_around()
-            if len(self._questions) == 1 and self._answering is None:
-                self._put_question()
 
     @property
     def can_take_up(self) -> bool:
@@ -131,8 +131,7 @@ class Talk(Dialogue):
             self._answering = None
             self._prompt.asked()
             self.look_around()
-            if self._questions:
-                self._put_question()
+            self._questions.put()
 
     def _take(self, given: Input) -> None:
         match given:
@@ -154,8 +153,8 @@ class Talk(Dialogue):
         if self._answering is not None:
             if not self._answering.done():
                 self._answering.set_result(text)
-        elif self._questions and not self._is_meant_for_others(text):
-            self._answer(self._questions[0], text)
+        elif (asking := self._questions.first) is not None and not self._is_meant_for_others(text):
+            self._answer(asking, text)
         elif text.strip():
             self.enter(user(text))
 
@@ -200,16 +199,11 @@ class Talk(Dialogue):
         place = subagent_path(parts.settings.home, str(parts.workspace.root), self.session.id, agent)
         return Words(place).answer(entry)
 
-    def _put_question(self) -> None:
-        asking = self._questions[0]
-        asking.show(self.screen)
-        self._prompt.ask(asking.label)
-
     def _answer(self, asking: Asking, text: str) -> None:
         self.show_typed(text)
         answer = asking.take(text)
         if answer is None:
-            self._put_question()
+            self._questions.put()
             return
         self._answered(asking.question.id)
         try:
@@ -218,13 +212,7 @@ class Talk(Dialogue):
             self.telling.note(f"✗ {one_line(str(error))}", RED)
 
     def _answered(self, question: str) -> None:
-        """Here or at another surface: the first answer stands."""
-        was_first = bool(self._questions) and self._questions[0].question.id == question
-        self._questions = deque(each for each in self._questions if each.question.id != question)
-        if was_first and self._answering is None:
-            self._prompt.asked()
-            if self._questions:
-                self._put_question()
+        self._questions.answered(question)
         self.look_around()
 
     def show_typed(self, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import deque
 from typing import TYPE_CHECKING
 
 from shoal.app.picture.standing import Standings
@@ -35,6 +34,7 @@ from shoal.surfaces.cli.plain.prompt import (
     Prompt,
     Woken,
 )
+from shoal.surfaces.cli.plain.questions import QuestionLine
 from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, cut, painted, style_of
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
@@ -73,7 +73,7 @@ class _Attached:
         self._clock: Clock = SystemClock()
         self._standings = Standings()
         self._telling = Telling(screen, onlooker=True, standings=self._standings)
-        self._questions: deque[Asking] = deque()
+        self._questions = QuestionLine(prompt, self._show_question, lambda: self._present)
         self._over = self._left = False
         self._present = False
         """What happened before has been told: a question that is asked now is put at once."""
@@ -113,8 +113,7 @@ class _Attached:
     def _arrive(self) -> None:
         """Questions that are open are put, and from here on each as it is asked."""
         self._present = True
-        if self._questions:
-            self._put_question()
+        self._questions.put()
 
     def _hear(self, seen: Sighting, *, told: bool) -> None:
         event = seen.event
@@ -125,7 +124,7 @@ class _Attached:
             case Asked(question=question):
                 self._ask(question)
             case Answered(question=question_id):
-                self._answered(question_id)
+                self._questions.answered(question_id)
             case SessionEnded() | SessionStarted():
                 self._questions.clear()
             case _:
@@ -176,8 +175,8 @@ class _Attached:
             case Entered(text=text) if text.strip():
                 self._show_typed(text)
                 # Words to a member are no answer to whoever asks at that moment.
-                if self._questions and not text.startswith("@"):
-                    self._answer(self._questions[0], text)
+                if (asking := self._questions.first) is not None and not text.startswith("@"):
+                    self._answer(asking, text)
                 else:
                     tasks.create_task(self._say(text.strip()))
             case Entered() | Woken():
@@ -217,21 +216,18 @@ class _Attached:
 
     def _ask(self, question: Question) -> None:
         asker = "" if question.agent == LEAD else self._standings.described(question.agent)
-        self._questions.append(Asking(question, asker))
-        if len(self._questions) == 1 and self._present:
-            self._put_question()
+        self._questions.add(Asking(question, asker))
 
-    def _put_question(self) -> None:
+    def _show_question(self, asking: Asking) -> None:
         with self._telling.aside():
-            self._questions[0].show(self._screen)
-        self._prompt.ask(self._questions[0].label)
+            asking.show(self._screen)
 
     def _answer(self, asking: Asking, text: str) -> None:
         from shoal.stores.files.questions import Questions
 
         answer = asking.take(text)
         if answer is None:
-            self._put_question()
+            self._questions.put()
             return
         try:
             stands = Questions(self._run.directory / "questions").answer(asking.question.id, answer)
@@ -239,16 +235,7 @@ class _Attached:
                 self._telling.note("Somebody answered first; this answer is dropped.", YELLOW)
         except ShoalError as error:
             self._telling.note(f"✗ {one_line(str(error))}", RED)
-        self._answered(asking.question.id)
-
-    def _answered(self, question: str) -> None:
-        """Here or elsewhere: the first answer stands."""
-        was_first = bool(self._questions) and self._questions[0].question.id == question
-        self._questions = deque(each for each in self._questions if each.question.id != question)
-        if was_first and self._present:
-            self._prompt.asked()
-            if self._questions:
-                self._put_question()
+        self._questions.answered(asking.question.id)
 
     def _show_typed(self, text: str) -> None:
         if self._prompt.leaves_lines:
