@@ -116,6 +116,7 @@ async def main(home: Path, project: Path) -> None:
     for name in ("anna", "ben"):
         await record.rosters.leave(team.name, agent_name(name))
     await record.rosters.delete(team.name)
+    print(f"teams left: {len(await record.rosters.list())}")
     await record.aclose()
     print(f"shut down; left in the project: {(project / 'hello.txt').read_text().strip()}")
 

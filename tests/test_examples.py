@@ -24,7 +24,7 @@ def test_the_team_example_creates_spawns_collaborates_and_shuts_down() -> None:
     reports = [line.partition(": ")[2] for line in lines if line.startswith(("anna", "ben"))]
     assert reports == ["#1 Write the greeting: Write is done.", "#2 Check the greeting: Read is done."]
     assert "board: {'1': 'completed', '2': 'completed'}" in lines
-    assert lines[-1] == "shut down; left in the project: hello"
+    assert lines[-2:] == ["teams left: 0", "shut down; left in the project: hello"]
 
 
 def test_the_agents_example_starts_two_reads_their_reports_and_resumes_one() -> None:

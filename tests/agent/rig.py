@@ -16,6 +16,7 @@ from shoal.core.budget import Purse
 from shoal.core.caps import Limits
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.decisions import Allow, Decision
+from shoal.core.entries import Entry
 from shoal.core.errors import NobodyToAsk
 from shoal.core.events import Event, Journaled
 from shoal.core.identity import Identity
@@ -26,7 +27,7 @@ from shoal.core.questions import Answer, Question
 from shoal.core.tools import Tool, all_readable
 from shoal.models.scripted import ScriptedModel
 from shoal.runs.queue import Queue
-from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
+from shoal.stores.memory import MemoryJournal
 from shoal.workspaces.local import LocalWorkspace
 
 
@@ -64,11 +65,33 @@ class Person:
         return self.answer
 
 
+class HeldTranscript:
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def close(self) -> None: ...
+
+
+class HeldResults:
+    """Its paths name what was kept; there is no such file."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Path, bytes] = {}
+
+    def keep(self, name: str, content: bytes) -> Path:
+        path = Path("/held") / f"{len(self.kept) + 1}" / name.replace("/", "-")
+        self.kept[path] = content
+        return path
+
+
 class Rig(Struct, kw_only=True):
     agent: Agent
-    transcript: MemoryTranscript
+    transcript: HeldTranscript
     journal: MemoryJournal
-    results: MemoryResults
+    results: HeldResults
     queue: Queue
     heard: list[Event]
 
@@ -99,7 +122,7 @@ def rig(
 ) -> Rig:
     clock = clock or SystemClock()
     ids = Ids(seed)
-    transcript, journal, results = MemoryTranscript(), MemoryJournal(clock), MemoryResults()
+    transcript, journal, results = HeldTranscript(), MemoryJournal(clock), HeldResults()
     queue, heard = Queue(), []
     model = model or ScriptedModel(mind, clock=clock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rig import HeldTranscript
 
 from shoal.agent.conversation import Conversation, unanswered
 from shoal.core.clock import SystemClock
@@ -10,7 +11,6 @@ from shoal.core.entries import Entry, Rewound, Said
 from shoal.core.errors import StoreError
 from shoal.core.ids import Ids
 from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
-from shoal.stores.memory import MemoryTranscript
 
 
 def calls(*ids: str) -> Message:
@@ -21,8 +21,8 @@ def result(call_id: str) -> Message:
     return Message(role="user", content=(ToolResult(tool_use_id=call_id, content="ok"),))
 
 
-def conversation() -> tuple[Conversation, MemoryTranscript]:
-    transcript = MemoryTranscript()
+def conversation() -> tuple[Conversation, HeldTranscript]:
+    transcript = HeldTranscript()
     return Conversation(transcript, SystemClock(), Ids(1)), transcript
 
 
@@ -33,13 +33,17 @@ def test_every_entry_points_to_the_one_before_it() -> None:
     talk.add(calls("1", "2"))
     talk.add(result("1"))
     talk.add(result("2"))
+    talk.add(calls("3"))
+    talk.interrupt()
+    talk.add(user("b"))
     entries = [e for e in transcript.entries if isinstance(e, Said)]
+    assert len(entries) == 7
     assert [e.parent for e in entries] == [None, *(e.id for e in entries[:-1])]
-    assert len(talk.messages) == 3  # both results are one message for the model
+    assert len(talk.messages) == 5  # both results are one message for the model
 
 
 def test_a_message_that_cannot_be_written_does_not_count() -> None:
-    class Full(MemoryTranscript):
+    class Full(HeldTranscript):
         def append(self, entry: Entry) -> None:
             raise StoreError("full", path=None)  # type: ignore[arg-type]
 

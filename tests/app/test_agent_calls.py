@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,65 @@ async def test_a_call_is_heeded_in_all_it_says_by_the_new_name_of_the_tool_and_b
     assert request.thinking_tokens == 3_000
 
 
+@pytest.mark.spec("AGT-07")
+async def test_an_agent_has_tools_that_its_parent_has_not(tmp_path: Path) -> None:
+    agents = {"narrow": {"description": "d", "prompt": "p", "tools": ["Agent", "Read"]}}
+    model = cast(
+        lead=[agent("middle", subagent_type="narrow"), "end"],
+        middle=[agent("child", subagent_type="general-purpose"), "done"],
+        child=["done"],
+    )
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    narrow, wide = starts(session)
+    assert narrow.tools == ("Read", "Agent")
+    assert {"Read", "Write", "Bash"} <= {*wide.tools}
+
+
+@pytest.mark.spec("AGT-07")
+@pytest.mark.parametrize(
+    ("whose", "wish", "mode"),
+    [
+        ("project", "acceptEdits", "default"),
+        ("person", "acceptEdits", "acceptEdits"),
+        ("person", "bypassPermissions", "default"),
+        ("project", "plan", "plan"),
+    ],
+)
+async def test_only_a_person_s_own_agents_may_have_a_wider_mode(
+    tmp_path: Path, whose: str, wish: str, mode: str
+) -> None:
+    place = tmp_path / ".claude" if whose == "project" else Path(os.environ["SHOAL_HOME"])
+    (place / "agents").mkdir(parents=True)
+    front = f"---\nname: one\ndescription: d\npermissionMode: {wish}\n---\np\n"
+    (place / "agents" / "one.md").write_text(front)
+    again = use("SendMessage", to="joe", message="again", summary="again")
+    model = cast(
+        lead=[agent("child", subagent_type="one", name="joe"), again, "wait", "end"], child=["done", "again"]
+    )
+    async with opened(tmp_path, model, skip_permissions=False, mode="default") as session:
+        await all_turns(session)
+    assert [(each.mode, each.resumed) for each in starts(session)] == [(mode, False), (mode, True)]
+
+
+@pytest.mark.spec("DEF-11")
+@pytest.mark.parametrize(("effort", "tokens"), [("low", 1_024), (5_000, 5_000)])
+async def test_an_agent_thinks_as_much_as_its_definition_says(
+    tmp_path: Path, effort: str | int, tokens: int
+) -> None:
+    asked: list[int | None] = []
+
+    def child(request: Request) -> str:
+        asked.append(request.thinking_tokens)
+        return "done"
+
+    agents = {"reader": {"description": "d", "prompt": "p", "effort": effort}}
+    model = cast(lead=[agent("child", subagent_type="reader"), "end"], child=[child])
+    async with opened(tmp_path, model, agents=agents) as session:
+        await all_turns(session)
+    assert asked == [tokens]
+
+
 @pytest.mark.spec("AGT-15")
 @pytest.mark.parametrize("field", ["tools", "hooks", "skills", "permissionMode"])
 async def test_a_call_cannot_pass_what_only_a_definition_may_say(tmp_path: Path, field: str) -> None:
@@ -136,6 +196,44 @@ async def test_an_agent_runs_in_the_background_if_the_call_or_the_definition_say
     assert texts(session)[0].startswith("It works in the background" if defined or called else "ok")
 
 
+BOLD = {"bold": {"description": "d", "prompt": "p", "permissionMode": "bypassPermissions"}}
+
+
+@pytest.mark.spec("PRM-07")
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_definition_skips_permissions_only_where_the_person_has_enabled_that(
+    tmp_path: Path, enabled: bool
+) -> None:
+    model = cast(
+        lead=[agent("child", "c1", subagent_type="bold"), "end"],
+        child=[use("Bash", "b1", command="touch made"), "done"],
+    )
+    async with opened(tmp_path, model, agents=BOLD, skip_permissions=enabled) as session:
+        session.set_mode("default")
+        await all_turns(session)
+    (started,) = starts(session)
+    assert started.mode == ("bypassPermissions" if enabled else "default")
+    assert (tmp_path / "made").exists() is enabled
+
+
+@pytest.mark.spec("PRM-07")
+async def test_an_agent_that_skipped_permissions_asks_again_where_that_is_not_enabled_any_more(
+    tmp_path: Path,
+) -> None:
+    again = use("SendMessage", "m1", to="smith", message="again", summary="again")
+    script: dict[str, Any] = {
+        "lead": [agent("child", "c1", subagent_type="bold", name="smith"), "noted", again, "wait", "end"],
+        "child": ["first", use("Bash", "b1", command="touch made"), "second"],
+    }
+    async with opened(tmp_path, cast(**script), agents=BOLD) as session:
+        await all_turns(session)
+    options = {"skip_permissions": False, "resume": session.id}
+    async with opened(tmp_path, cast(**script), agents=BOLD, **options) as session:
+        await all_turns(session, "again")
+    assert [event.mode for event in starts(session)] == ["bypassPermissions", "default"]
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.mark.spec("AGT-11")
 @pytest.mark.parametrize("mode", ["plan", "bypassPermissions", "acceptEdits", "delegate", None])
 async def test_the_mode_of_a_call_changes_nothing_for_a_sub_agent(tmp_path: Path, mode: str | None) -> None:
@@ -171,7 +269,7 @@ async def test_programs_get_the_result_of_each_status_as_data(tmp_path: Path) ->
     model = cast(
         lead=[
             [agent("child one", "c1"), agent("work apart", "c2", isolation="worktree")],
-            agent("child two", "c3", run_in_background=True),
+            use("Agent", "c3", description="the second", prompt="child two", run_in_background=True),
             "end",
         ],
         child=[use("Glob", "g1", pattern="*"), "found it"],
@@ -196,7 +294,7 @@ async def test_programs_get_the_result_of_each_status_as_data(tmp_path: Path) ->
     assert said == {
         "status": "async_launched",
         "agentId": two.agent,
-        "description": "child two",
+        "description": "the second",
         "prompt": "child two",
         "canReadOutputFile": True,
     }

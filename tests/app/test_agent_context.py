@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import shoal
-from cast import agent, all_turns, recorded, use
+from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, ends, opened, results, starts, texts
 from shoal.agent.compaction import PROMPT
 from shoal.core.errors import ContextTooLong
@@ -19,6 +19,7 @@ from shoal.core.messages import Text, result_text
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard, Price
 from shoal.models.scripted import ScriptedModel
+from shoal.stores.files.journal import FileJournal
 
 WINDOW = 128_000
 CARD = ModelCard(
@@ -115,6 +116,39 @@ async def test_a_lead_at_its_limit_still_takes_fifty_results_and_compacts(
     assert any(isinstance(event, ConversationCompacted) and event.agent == LEAD for event in events)
     assert {done.status for done in ends(session).values()} == {"completed"}
     assert len(ends(session)) == k
+
+
+@pytest.mark.spec("USR-10")
+async def test_a_setting_says_how_much_of_a_report_enters(tmp_path: Path) -> None:
+    model = cast(lead=[agent("child", "c1", run_in_background=True), "wait", "end"], child=[REPORT])
+    async with opened(tmp_path, model, own={"report_tokens": 3_000}) as session:
+        await all_turns(session)
+        notice = next(m.text for m in session.agent.conversation.messages if "<task-notification>" in m.text)
+    assert REPORT[:7_000] in notice
+    assert len(notice) <= 4 * 3_000
+
+
+@pytest.mark.spec("USR-10")
+async def test_what_an_agent_had_said_when_its_process_died_enters_in_part(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[agent("child", "c1", run_in_background=True), "wait", "end"],
+        child=[[REPORT, use("Gate")], "never"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        await drain(session.run("lead"))
+        await gate.wait()
+        journal = session.parts.journal
+        assert isinstance(journal, FileJournal)
+    # As it is when the process is killed: nobody wrote down how the agent ended.
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(b"".join(line for line in lines if b'"agent_ended"' not in line))
+    async with opened(tmp_path, model, tools=[gate.tool], resume=session.id) as session:
+        await all_turns(session, "go on")
+        notice = next(m.text for m in session.agent.conversation.messages if "<task-notification>" in m.text)
+    assert REPORT[:500] in notice
+    assert len(notice) <= 4_000
+    assert Path(ends(session)["child"].result).read_text() == REPORT
 
 
 @pytest.mark.spec("USR-10")

@@ -14,6 +14,7 @@ from crew_rig import drain, ends, opened, results, starts, texts
 from git_rig import Repository
 from shoal.core.errors import BadRequest, StoreError
 from shoal.core.events import AgentEnded, AgentStarted, Journaled, Notified
+from shoal.core.ids import LEAD
 from shoal.core.messages import result_text
 from shoal.core.requests import Request
 from shoal.testing import FakeClock
@@ -122,6 +123,7 @@ async def test_nothing_of_an_agent_is_left_whichever_way_it_ends(
             async with asyncio.timeout(20):
                 await turn
                 await session.parts.crew.quiet()
+            assert shell.ended.is_set()
             assert run.status == {"done": "completed", "unrecorded": "completed"}.get(
                 how, "failed" if how == "failed" else "killed"
             )
@@ -172,3 +174,62 @@ async def test_an_agent_whose_start_cannot_be_recorded_leaves_nothing(
         assert repository.nothing_left()
         assert descriptors() == []
     assert ends(session) == {}
+
+
+@pytest.mark.spec("USR-03")
+async def test_an_end_is_announced_when_nothing_of_the_agent_is_left(tmp_path: Path) -> None:
+    clock, gate = FakeClock(), Gate()
+    model = cast(
+        lead=[agent("slow", "c1", run_in_background=True), "out", "heard"],
+        # A command that does not hear TERM has a second of grace, and the clock stands still.
+        slow=[use("Bash", "b1", command=STUBBORN, run_in_background=True), use("Gate"), "all done"],
+    )
+    async with opened(tmp_path, model, clock=clock, tools=[gate.tool]) as session:
+        ended = asyncio.Event()
+        session.watch(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
+        await drain(session.run("lead"))
+        await gate.wait()
+        async with asyncio.timeout(10):
+            while not (tmp_path / "up").exists():
+                await asyncio.sleep(0)
+        gate.opened.set()
+        (shell,) = session.parts.shells.list()
+        try:
+            async with asyncio.timeout(10):
+                await ended.wait()
+            assert not shell.ended.is_set()
+            assert session.parts.queue.size(LEAD) == 0
+        finally:
+            async with asyncio.timeout(10):
+                while not shell.ended.is_set():
+                    await clock.advance(0.5)
+        async with asyncio.timeout(10):
+            await session.parts.queue.arrival(LEAD)
+
+
+@pytest.mark.spec("USR-03")
+async def test_a_lead_at_rest_hears_of_an_end_within_two_seconds_while_others_work(tmp_path: Path) -> None:
+    clock, slow, quick = FakeClock(), Gate(), Gate("Quick")
+    model = cast(
+        lead=[[agent(who, run_in_background=True) for who in ("slow", "quick")], "out", "heard"],
+        slow=[use("Gate"), "at last"],
+        quick=[use("Quick"), "quickly found"],
+    )
+    async with opened(tmp_path, model, clock=clock, tools=[slow.tool, quick.tool]) as session:
+        await drain(session.run("lead"))
+        await slow.wait()
+        await quick.wait()
+        waiting = asyncio.create_task(session.next_turn())
+        quick.opened.set()
+        async with asyncio.timeout(20):
+            await session.parts.queue.arrival(LEAD)
+        ended = clock.monotonic()
+        while not waiting.done() and clock.monotonic() < ended + 2:
+            await clock.advance(0.05)
+        assert waiting.done()
+        turn = waiting.result()
+        assert turn is not None
+        await drain(turn)
+        assert "quickly found" in str(session.agent.conversation.messages)
+        assert [each.facts.description for each in session.parts.crew.at_work()] == ["slow"]
+        slow.opened.set()

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import Gate, agent, cast, use
+from cast import Gate, agent, all_turns, cast, use
 from crew_rig import drain, opened, starts
 from shoal.core.ids import AgentId, SessionId
+from shoal.core.requests import Request
+from troupe import member, troupe
 
 AGENTS = 100
 
@@ -103,6 +105,56 @@ def test_whose_work_it_is_and_which_run_does_it_are_two_things() -> None:
         assert shoal.current_member() is lead
     with pytest.raises(LookupError):
         shoal.current_member()
+
+
+@pytest.mark.spec("RUN-13", "RUN-10")
+async def test_a_teammate_and_the_agent_it_starts_know_whose_work_it_is(tmp_path: Path) -> None:
+    seen: dict[str, tuple[shoal.Identity, shoal.Identity]] = {}
+
+    @shoal.tool(name="Who", reads_only=True)
+    async def who() -> str:
+        """Say who one is, and for whom."""
+        me = shoal.current_identity()
+        seen[me.kind if me.teammate is None else me.name] = (me, shoal.current_member())
+        return "said"
+
+    def lead(request: Request) -> Any:
+        said = sum(message.role == "assistant" for message in request.messages)
+        if request.messages[0].text == "Help ann.":
+            return [use("Who"), "helped"][min(said, 1)]
+        return [use("TeamCreate", team_name="crew"), member("ann"), "wait"][min(said, 2)]
+
+    helper = use("Agent", "c1", description="helps", prompt="Help ann.")
+    model = troupe(lead=[lead], ann=[use("Who"), helper, "done"])
+    async with opened(tmp_path, model, tools=[who]) as session:
+        await all_turns(session, "Begin.")
+    ann, whose = seen["ann"]
+    assert whose is ann
+    assert (ann.agent, ann.name, ann.team, ann.color) == ("ann@crew", "ann", "crew", "blue")
+    assert (ann.is_teammate, ann.is_in_process, ann.is_lead, ann.plan_required) == (True, True, False, False)
+    helping, whose = seen["general-purpose"]
+    assert whose is ann
+    assert (helping.team, helping.parent, helping.is_teammate) == ("crew", "ann@crew", False)
+
+
+@pytest.mark.spec("RUN-13")
+async def test_teammates_count_among_those_that_work_and_those_that_are_alive(tmp_path: Path) -> None:
+    gate = Gate()
+    model = troupe(
+        lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait"], ann=[use("Gate"), "done"]
+    )
+    async with opened(tmp_path, model, tools=[gate.tool]) as session:
+        await drain(session.run("Begin."))
+        await gate.wait()
+        assert session.any_working
+        idle = asyncio.create_task(session.agents_idle())
+        await asyncio.sleep(0)
+        assert not idle.done()
+        gate.opened.set()
+        async with asyncio.timeout(10):
+            await idle
+        assert not session.any_working
+        assert session.any_alive, "an idle teammate is there to be woken"
 
 
 @pytest.mark.spec("RUN-13")

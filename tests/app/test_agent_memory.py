@@ -52,7 +52,7 @@ async def told(project: Path, *lines: Any, ask_for: str = "keeper", **options: A
     return heard, "".join(system)
 
 
-@pytest.mark.spec("DEF-07")
+@pytest.mark.spec("DEF-07", "DEF-01")
 @pytest.mark.parametrize("scope", ["user", "project", "local"])
 async def test_the_index_is_in_the_prompt_and_the_agent_may_write_there(tmp_path: Path, scope: str) -> None:
     defined(home() / "agents", memory=scope)

@@ -12,7 +12,17 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
-from shoal.core.events import AgentEnded, AgentMoved, AgentStarted, Asked, Finished, Notified, TurnStarted
+from shoal.core.events import (
+    AgentEnded,
+    AgentMoved,
+    AgentStarted,
+    Asked,
+    Finished,
+    Notified,
+    ToolFinished,
+    ToolProgress,
+    TurnStarted,
+)
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.requests import Request
@@ -36,7 +46,7 @@ def only(kind: type[Any], events: list[Any]) -> Any:
     return found
 
 
-@pytest.mark.spec("AGT-09", "AGT-12", "AGT-13", "RUN-03", "QUE-07")
+@pytest.mark.spec("AGT-09", "AGT-12", "AGT-13", "CTL-07", "RUN-03", "QUE-07")
 async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(tmp_path: Path) -> None:
     seen: list[tuple[str, list[str]]] = []
 
@@ -50,12 +60,24 @@ async def test_an_agent_that_is_waited_for_returns_one_result_with_what_it_took(
     events = recorded(session)
     ended = only(AgentEnded, events).completion
     assert text.startswith("it is in main.py:7\n\nagentId: " + ended.agent)
+    assert Path(ended.output).read_text().startswith("it is in main.py:7\n")
     assert f"<usage>total_tokens: {ended.usage.total_tokens}\ntool_uses: 0\nduration_ms: " in text
     # Its own system prompt and the prompt are all it starts with, and its result is no message of the queue.
     ((system, said),) = seen
     assert said == ["child where is it?"]
-    assert system != session.agent.system
+    assert "You carry out one task that another agent gives you" in system
+    assert session.agent.system.splitlines()[0] not in system
     assert not [event for event in events if isinstance(event, Notified)]
+
+
+@pytest.mark.spec("RUN-03")
+async def test_what_an_agent_that_is_waited_for_does_is_told_as_progress_of_the_call(tmp_path: Path) -> None:
+    look = use("Glob", "g1", pattern="*.py")
+    model = cast(lead=[agent("child", "c1"), "end"], child=[look, "found"])
+    async with opened(tmp_path, model) as session:
+        events = await _drain(session.run("lead"))
+    told = only(ToolProgress, events)
+    assert (told.agent, told.call, told.text) == ("lead", "c1", "Glob *.py")
 
 
 @pytest.mark.spec("AGT-09")
@@ -97,10 +119,16 @@ async def _drain(turn: Any) -> list[Any]:
     return [event async for event in turn]
 
 
-@pytest.mark.spec("QUE-01", "QUE-04", "QUE-05", "AGT-09", "RUN-11")
+@pytest.mark.spec("QUE-01", "QUE-03", "QUE-04", "QUE-05", "QUE-07", "AGT-09", "RUN-11")
 async def test_a_background_agent_is_announced_once_when_it_has_ended(tmp_path: Path) -> None:
+    returned: list[str] = []
+
+    def started(request: Request) -> str:
+        returned.append(last_result(request))
+        return "started"
+
     model = cast(
-        lead=[agent("child do it", "c1", run_in_background=True), "started", lambda r: r.messages[-1].text],
+        lead=[agent("child do it", "c1", run_in_background=True), started, lambda r: r.messages[-1].text],
         child=[use("Bash", "b1", command="echo hi"), "all done"],
     )
     async with opened(tmp_path, model) as session:
@@ -110,15 +138,17 @@ async def test_a_background_agent_is_announced_once_when_it_has_ended(tmp_path: 
     ended = only(AgentEnded, events).completion
     assert f"agentId: {ended.agent}" in launched
     assert ended.output in launched
+    assert [launched] == returned, "its end is a message of its own and changes no result"
     order = [
         "<task-notification>",
         f"<task-id>{ended.agent}</task-id>",
         "<tool-use-id>c1</tool-use-id>",
         f"<output-file>{ended.output}</output-file>",
         "<status>completed</status>",
-        "<summary>",
+        '<summary>Agent "child do it" (general-purpose) completed. 1 tool call.</summary>',
         "<result>all done</result>",
-        f"<usage><total_tokens>{ended.usage.total_tokens}</total_tokens><tool_uses>1</tool_uses>",
+        f"<usage><total_tokens>{ended.usage.total_tokens}</total_tokens><tool_uses>1</tool_uses>"
+        f"<duration_ms>{ended.duration_ms}</duration_ms></usage>",
         "</task-notification>",
     ]
     at = [notice.index(each) for each in order]
@@ -126,6 +156,20 @@ async def test_a_background_agent_is_announced_once_when_it_has_ended(tmp_path: 
     assert only(Notified, events).completion == ended.id
     assert sum(isinstance(event, TurnStarted) for event in events) == 2
     assert Path(ended.output).read_text().startswith("· Bash echo hi\n")
+
+
+@pytest.mark.spec("QUE-02", "QUE-06")
+async def test_what_a_person_says_is_heard_before_an_end_that_was_there_first(tmp_path: Path) -> None:
+    model = cast(lead=[agent("child", "c1", run_in_background=True), "started", "heard"], child=["done"])
+    async with opened(tmp_path, model) as session:
+        await _drain(session.run("lead"))
+        await session.agents_idle()
+        session.steer("one more thing")
+        turn = await session.next_turn()
+        assert turn is not None
+        await _drain(turn)
+        *_, heard, _ = session.agent.conversation.messages
+    assert heard.text.index("one more thing") < heard.text.index("<task-notification>")
 
 
 @pytest.mark.spec("USR-24")
@@ -163,7 +207,8 @@ async def test_an_agent_that_takes_long_goes_on_in_the_background_and_repeats_no
         turn = asyncio.create_task(_drain(session.run("lead")))
         await gate.wait()
         await clock.advance(121)
-        events = await turn
+        async with asyncio.timeout(10):
+            events = await turn
         assert "goes on in the background" in result_text(results(session.agent.conversation.messages)[0])
         assert isinstance(events[-1], Finished)
         gate.opened.set()
@@ -197,6 +242,29 @@ async def test_a_person_moves_it_to_the_background_unless_a_setting_forbids_that
             gate.opened.set()
 
 
+@pytest.mark.spec("RUN-04")
+async def test_one_that_is_moved_to_the_background_leaves_the_others_waited_for(tmp_path: Path) -> None:
+    slow, other = Gate("Slow"), Gate("Other")
+    model = cast(
+        lead=[[agent("slow", "c1"), agent("other", "c2")], "end", "heard"],
+        slow=[use("Slow"), "slow but done"],
+        other=[use("Other"), "the other part"],
+    )
+    async with opened(tmp_path, model, tools=[slow.tool, other.tool]) as session:
+        turn = asyncio.create_task(_drain(session.run("lead")))
+        await slow.wait()
+        await other.wait()
+        (one,) = [each.agent for each in session.parts.crew.agents() if each.description == "slow"]
+        assert session.move_to_background(one) == (one,)
+        other.opened.set()
+        await turn
+        moved, waited_for = map(result_text, results(session.agent.conversation.messages))
+        slow.opened.set()
+    assert "goes on in the background" in moved
+    assert waited_for.startswith("the other part")
+    assert only(AgentMoved, recorded(session)).agent == one
+
+
 @pytest.mark.spec("RUN-14", "RUN-04")
 async def test_with_no_seconds_set_an_agent_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
     clock, gate = FakeClock(), Gate()
@@ -222,7 +290,7 @@ async def test_an_interrupt_ends_the_agent_that_was_waited_for_and_no_other(
     model = cast(
         lead=[[agent("apart", "c1", run_in_background=True), agent("waited", "c2")], "end"],
         apart=[use("Apart"), "still here"],
-        waited=[use("Waited"), "never said"],
+        waited=[["so far so good", use("Waited")], "never said"],
     )
     async with opened(tmp_path, model, tools=[waited.tool, apart.tool]) as session:
         turn = asyncio.create_task(_drain(session.run("lead")))
@@ -238,25 +306,63 @@ async def test_an_interrupt_ends_the_agent_that_was_waited_for_and_no_other(
         assert woken is not None
         await _drain(woken)
     assert "still here" in session.agent.conversation.messages[-2].text
+    assert "so far so good" not in str(session.agent.conversation.messages), "no partial result"
 
 
-@pytest.mark.spec("RUN-08")
+@pytest.mark.spec("RUN-08", "RUN-12")
 async def test_a_failure_after_some_words_returns_them_and_one_without_is_an_error(tmp_path: Path) -> None:
     from shoal.core.errors import BadRequest
 
+    def breaks(_: Request) -> str:
+        raise RuntimeError("it breaks here")
+
+    look = use("Glob", pattern="*")
     model = cast(
-        lead=[[agent("partly", "c1"), agent("mute", "c2")], "end"],
-        partly=[["half of it", use("Glob", pattern="*")], BadRequest("no more")],
+        lead=[[agent("partly", "c1"), agent("broken", "c2"), agent("mute", "c3")], "end"],
+        partly=[["half of it", look], BadRequest("no more")],
+        broken=[["a third of it", look], breaks],
         mute=[BadRequest("never")],
     )
     async with opened(tmp_path, model) as session:
         await all_turns(session)
-        partly, mute = results(session.agent.conversation.messages)
-    assert "no more" in result_text(partly)
-    assert "half of it" in result_text(partly)
-    assert not partly.is_error
+        *partial, mute = results(session.agent.conversation.messages)
+    said = (("no more", "half of it"), ("it breaks here", "a third of it"))
+    for result, (error, words) in zip(partial, said, strict=True):
+        assert error in result_text(result)
+        assert words in result_text(result)
+        assert not result.is_error
     assert "never" in result_text(mute)
     assert mute.is_error
+    calls = {"c1", "c2", "c3"}
+    known = {e.agent: e.call for e in recorded(session) if isinstance(e, AgentStarted)}
+    for event in recorded(session):
+        if isinstance(event, AgentEnded):
+            assert event.completion.status == "failed"
+            calls.discard(known[event.agent])
+        elif isinstance(event, ToolFinished):
+            assert event.call not in calls, "the error is on the record before its call returns"
+    assert not calls
+
+
+@pytest.mark.spec("RUN-08")
+async def test_a_failure_in_the_background_is_announced_with_its_error_and_what_was_said(
+    tmp_path: Path,
+) -> None:
+    from shoal.core.errors import BadRequest
+
+    model = cast(
+        lead=[
+            agent("child", "c1", run_in_background=True),
+            "wait",
+            lambda request: request.messages[-1].text,
+        ],
+        child=[["half of it", use("Glob", pattern="*")], BadRequest("no more")],
+    )
+    async with opened(tmp_path, model) as session:
+        notice = await all_turns(session)
+    assert "<status>failed</status>" in notice
+    assert 'Agent "child" (general-purpose) failed: no more.' in notice
+    assert "<result>half of it</result>" in notice
 
 
 def started_id(request: Request) -> str:
@@ -336,9 +442,28 @@ async def test_a_message_to_an_agent_that_ended_resumes_it_with_all_it_knew(tmp_
     starts = [event for event in recorded(session) if isinstance(event, AgentStarted)]
     assert [event.resumed for event in starts] == [False, True]
     assert len({event.agent for event in starts}) == 1
+    answer = result_text(results(session.agent.conversation.messages)[-1])
+    output = [event.completion.output for event in recorded(session) if isinstance(event, AgentEnded)][-1]
+    assert f"its output is in {output}." in answer
 
 
-@pytest.mark.spec("CTL-02", "SND-03")
+async def test_an_agent_in_memory_whose_words_no_file_could_hold_is_resumed_with_them(tmp_path: Path) -> None:
+    first = [agent("child remember", "c1", name="elephant", run_in_background=True), "wait"]
+    again = use("SendMessage", "m1", to="elephant", message="what was it?", summary="the word")
+    said: list[str] = []
+
+    def remembers(request: Request) -> str:
+        said.extend(message.text for message in request.messages)
+        return "that"
+
+    model = cast(lead=[*first, "noted", again, "wait", "heard"], child=["half \ud83d of it", remembers])
+    async with opened(tmp_path, model, persist=False) as session:
+        await all_turns(session)
+        await all_turns(session, "ask it again")
+    assert "half \ud83d of it" in said
+
+
+@pytest.mark.spec("CTL-02", "SND-03", "USR-04")
 async def test_a_message_to_a_stranger_and_to_an_agent_without_transcript_is_refused(tmp_path: Path) -> None:
     def transcripts() -> list[Path]:
         return list(Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/*.jsonl"))
@@ -456,11 +581,14 @@ async def test_a_turn_limit_of_the_definition_ends_it_with_a_clear_result(tmp_pa
     assert seen == ["First of all:\nchild"] * 2
 
 
-@pytest.mark.spec("AGT-04", "USR-13")
+@pytest.mark.spec("AGT-04", "AGT-08", "USR-13")
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"subagent_type": "Explorer"}, "Explore"),
+        (
+            {"subagent_type": "Explorer"},
+            "Is Explore meant? There are: lame, Bash, Explore, Plan, general-purpose, shoal-guide, ",
+        ),
         ({"subagent_type": "lame"}, "NoSuchTool"),
         ({"model": "nobody:nothing"}, "nobody"),
         ({"isolation": "remote"}, "none is configured"),
@@ -533,7 +661,7 @@ async def test_many_agents_of_one_message_are_asked_about_first_with_what_they_c
     assert all(("ok" if wanted else "two will do.") in answer for answer in answers)
 
 
-@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13")
+@pytest.mark.spec("DEF-05", "AGT-07", "PRM-08", "USR-13", "USR-05")
 async def test_a_definition_decides_which_tools_there_are_and_which_calls_may_run(
     tmp_path: Path,
 ) -> None:
@@ -618,6 +746,19 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_when_it_passe
     assert early.is_error
     assert "its acceptance command `test -e made.txt` ended with 1" in result_text(early)
     assert not late.is_error
+
+
+@pytest.mark.spec("TSK-13")
+async def test_the_agents_of_a_session_without_a_team_share_its_board(tmp_path: Path) -> None:
+    model = cast(
+        lead=[use("TaskCreate", subject="make it", description="d"), agent("child"), use("TaskList"), "end"],
+        child=[use("TaskUpdate", taskId="1", status="completed"), "done"],
+    )
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+        assert result_text(results(session.agent.conversation.messages)[-1]) == "#1 completed: make it"
+    (board,) = (Path(os.environ["SHOAL_HOME"]) / "tasks").iterdir()
+    assert board.name == session.id
 
 
 @pytest.mark.spec("AGT-07")

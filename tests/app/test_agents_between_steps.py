@@ -133,7 +133,7 @@ class Full:
 
 
 @pytest.mark.needs("git", "bwrap")
-@pytest.mark.spec("CTL-05", "ISO-02", "RUN-11")
+@pytest.mark.spec("CTL-05", "ISO-02", "RUN-11", "QUE-04")
 async def test_who_waits_for_an_agent_in_a_worktree_is_told_where_its_work_is_and_goes_on(
     project: Path,
 ) -> None:
@@ -152,7 +152,8 @@ async def test_who_waits_for_an_agent_in_a_worktree_is_told_where_its_work_is_an
     told = ends(session)["middle"].text
     assert "<worktree><path>" in told.replace("\\", "")
     (done,) = [event for event in recorded(session) if isinstance(event, WorkKept)]
-    assert done.work.path in told
+    assert f"<path>{done.work.path}<" in told.replace("\\", "")
+    assert f"<branch>{done.work.branch}<" in told.replace("\\", "")
 
 
 @pytest.mark.spec("USR-03", "USR-08")
@@ -233,6 +234,27 @@ async def test_an_end_tells_of_messages_that_were_not_heard_and_a_resumed_agent_
         await session.send("smith", "go on")
         await all_turns(session, None)
     assert "one more thing" in ends(session)["child"].text
+
+
+@pytest.mark.spec("TRN-02", "USR-04")
+async def test_what_an_agent_had_not_heard_when_its_session_ended_it_hears_in_the_next_one(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+    script: dict[str, Any] = {
+        "lead": [agent("child", "c1", name="smith", run_in_background=True), "wait", "end"],
+        "child": [use("Gate"), lambda request: " | ".join(m.text for m in request.messages[-1:])],
+    }
+    async with opened(tmp_path, cast(**script), tools=[gate.tool]) as session:
+        await drain(session.run("lead"))
+        await gate.wait()
+        await session.send("smith", "one more thing")
+    async with opened(tmp_path, cast(**script), tools=[gate.tool], resume=session.id) as session:
+        await session.send("smith", "go on")
+        await all_turns(session, None)
+    told = ends(session)["child"].text
+    assert told.count("one more thing") == 1
+    assert told.index("one more thing") < told.index("go on")
 
 
 @pytest.mark.spec("USR-03", "QUE-07")

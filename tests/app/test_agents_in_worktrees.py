@@ -81,6 +81,21 @@ async def test_work_in_a_worktree_is_kept_apart_and_told_and_can_be_merged(proje
     assert f"worktreeBranch: {kept.branch}" in text
 
 
+@pytest.mark.spec("AGT-09")
+@pytest.mark.parametrize("changes", [True, False])
+async def test_a_one_shot_agent_tells_of_its_worktree_where_it_is_kept(project: Path, changes: bool) -> None:
+    agents = {"once": {"description": "d", "prompt": "p", "oneShot": True}}
+    write = [use("Write", "w1", file_path="new.txt", content="new\n")] if changes else []
+    model = cast(
+        lead=[agent("You do it", subagent_type="once", isolation="worktree"), "end"], You=[*write, "done"]
+    )
+    async with opened(project, model, agents=agents) as session:
+        await all_turns(session)
+    text = outcomes(Request(system="", messages=session.agent.conversation.messages))
+    assert text.startswith("done\n\nagentId: ") if changes else text == "done"
+    assert ("worktreePath: " in text) is changes
+
+
 @pytest.mark.spec("ISO-02")
 async def test_a_worktree_without_changes_goes_with_its_branch(project: Path) -> None:
     model = cast(
@@ -96,7 +111,7 @@ async def test_a_worktree_without_changes_goes_with_its_branch(project: Path) ->
     assert not [event for event in recorded(session) if isinstance(event, WorkKept)]
 
 
-@pytest.mark.spec("USR-06")
+@pytest.mark.spec("USR-06", "ISO-01")
 async def test_no_tool_of_the_agent_reaches_the_main_checkout(project: Path) -> None:
     model = cast(
         lead=[agent("You try", "c1", isolation="worktree"), "end"],

@@ -56,6 +56,21 @@ def asked_by_children(server: MockServer) -> list[str]:
     return [each.body["model"] for each in server.requests if not _texts(each.body).startswith("lead")]
 
 
+@pytest.mark.spec("DEF-06")
+async def test_a_child_inherits_the_model_its_parent_runs_on_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = call("Agent", description="d", prompt="child", subagent_type="general-purpose")
+    async with messages_server(mind([start, "one", start, "two"])) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        async with opened(tmp_path, "anthropic:claude-opus-5-5") as session:
+            await all_turns(session)
+            await session.set_model("anthropic:claude-sonnet-5-5")
+            await all_turns(session, "again")
+    assert asked_by_children(server) == ["claude-opus-5-5", "claude-sonnet-5-5"]
+
+
 @pytest.mark.spec("USR-14", "DEF-06", "AGT-01")
 @pytest.mark.parametrize("provider", LEADS)
 @pytest.mark.parametrize("level", ["env", "call", "definition", "inherit"])
@@ -166,6 +181,34 @@ async def test_the_model_that_answers_is_on_the_record_and_another_than_asked_is
     journal = session.parts.journal
     assert isinstance(journal, FileJournal)
     assert set(usage_of(journal.path).by_model) == {"gpt-6-sol-2026-05-05", "cheaper-one"}
+
+
+@pytest.mark.spec("USR-14")
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
+async def test_that_another_model_answers_an_agent_is_told_whoever_provides_it(
+    tmp_path: Path, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [call("Agent", description="d", prompt="child"), "end"]
+
+    def think(body: dict[str, Any]) -> Any:
+        if _texts(body).startswith("lead"):
+            return mind(lines)(body)
+        return Answer(content=(Text(text="hi"),), model="cheaper-one")
+
+    servers = {"anthropic": messages_server, "openai": chat_server, "openai-responses": responses_server}
+    async with servers[provider](think) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-for-tests")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
+        async with opened(tmp_path, f"{provider}:{LEADS[provider]}") as session:
+            await all_turns(session)
+    (child,) = starts(session)
+    events = recorded(session)
+    settled = [e.model for e in events if isinstance(e, RequestSettled) and e.agent == child.agent]
+    assert settled == ["cheaper-one"]
+    notes = [event.text for event in events if isinstance(event, Noted) and "answers as" in event.text]
+    assert notes == [f"Asked for the model {LEADS[provider]}, the provider answers as cheaper-one."]
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ def opened(tmp_path: Path, model: Any, **options: Any) -> shoal.Session:
 
 
 async def next_answer(session: shoal.Session) -> str:
-    turn = await session.next_turn(wait_for_people=True)
-    assert turn is not None
-    last = (await drain(turn))[-1]
+    async with asyncio.timeout(20):
+        turn = await session.next_turn(wait_for_people=True)
+        assert turn is not None
+        last = (await drain(turn))[-1]
     assert isinstance(last, Finished)
     return last.text
 
@@ -65,7 +66,8 @@ async def test_its_agents_all_run_in_the_background_and_a_person_is_heard_meanwh
         lead=[agent("child", "c1", run_in_background=False), "started", lead], child=[use("Gate"), "done"]
     )
     async with opened(tmp_path, model, tools=[gate.tool]) as session:
-        await drain(session.run("lead"))
+        async with asyncio.timeout(10):
+            await drain(session.run("lead"))
         await gate.wait()
         session.steer("how is it going?")
         assert await next_answer(session) == "I hear you"

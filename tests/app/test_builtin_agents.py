@@ -56,6 +56,8 @@ def test_each_has_its_fitting_tools_and_misses_none(
 def test_explore_takes_a_light_model_and_the_others_inherit(definitions: Definitions):
     assert {each.name: each.model for each in definitions.all() if each.model} == {"Explore": "haiku"}
     assert {each.name for each in definitions.all() if each.one_shot} == {"Explore", "Plan"}
+    modes = {each.name: each.permission_mode for each in definitions.all() if each.permission_mode}
+    assert modes == {"Plan": "plan"}
 
 
 @pytest.mark.spec("DEF-04")

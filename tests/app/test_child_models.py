@@ -65,6 +65,7 @@ def test_an_alias_of_the_parents_family_is_the_parents_model_and_another_is_of_i
     assert asked(tmp_path, parent, definition=alias) == model
 
 
+@pytest.mark.spec("AGT-14")
 @pytest.mark.parametrize("parent", ["ollama:qwen3:8b", "openai:my-own-model"])
 def test_where_a_server_of_ones_own_has_no_such_model_an_alias_is_the_parents(tmp_path: Path, parent: str):
     assert asked(tmp_path, parent, definition="haiku") is None
@@ -78,6 +79,7 @@ def test_a_scripted_parent_has_scripted_children(tmp_path: Path):
     assert child_model(settings, CARD, call=None, definition="haiku") is None
 
 
+@pytest.mark.spec("AGT-14")
 def test_what_a_person_calls_a_model_is_what_they_say(tmp_path: Path):
     own = {"sonnet": "claude-sonnet-4-5", "mine": "opus", "same": "sonnet"}
     assert asked(tmp_path, "claude-sonnet-5-5", call="sonnet", aliases=own) == "claude-sonnet-4-5"

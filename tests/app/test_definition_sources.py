@@ -59,7 +59,7 @@ def own(definitions: Definitions) -> list[str]:
     return [each.name for each in definitions.all() if each.source.kind != "builtin"]
 
 
-@pytest.mark.spec("DEF-03")
+@pytest.mark.spec("DEF-03", "HOM-02", "HOM-03")
 def test_of_two_sources_the_first_wins_and_the_rest_is_told(place: Place):
     paths = [
         place.write(place.managed.parent / "agents", "x.md", text("Explore", "managed")),
@@ -97,6 +97,8 @@ def test_a_plug_ins_agents_carry_its_namespace_and_come_after_the_persons(place:
     definitions = place.definitions()
     assert own(definitions) == ["lint", "tools:lint"]
     assert definitions.find("tools:lint").source.kind == "plugin"
+    kinds = [each.source.kind for each in definitions.all()]
+    assert kinds[:3] == ["user", "plugin", "builtin"]
     place.write(place.plugin, "lint.md", text("lint", extra="maxTurns: x\n"))
     with pytest.raises(BadDefinition, match="maxTurns"):
         definitions.find("tools:lint")

@@ -80,6 +80,22 @@ async def test_the_lead_only_gives_work_out_until_the_person_leaves_the_mode(tmp
 
 
 @pytest.mark.spec("DLG-01")
+async def test_of_all_tools_those_that_start_tell_and_stop_agents_and_keep_the_board_are_left(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, troupe(lead=["hi"])) as session:
+        names = tuple(session.agent.tools)
+        session.agent.model = troupe(lead=[[use(name, name) for name in names], "tried"])
+        session.delegate(on=True)
+        await all_turns(session)
+    refused = {event.tool for event in recorded(session) if isinstance(event, PermissionDenied)}
+    assert set(names) - refused == {
+        *("Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "TeamCreate", "TeamDelete"),
+        *("TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion"),
+    }
+
+
+@pytest.mark.spec("DLG-01")
 async def test_the_tools_that_are_shown_stay_the_same_so_that_the_cache_holds(tmp_path: Path) -> None:
     seen: list[Request] = []
 

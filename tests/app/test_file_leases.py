@@ -23,7 +23,7 @@ def told(request: Request) -> str:
     return "\n".join(result_text(each) for each in results(request.messages))
 
 
-@pytest.mark.spec("USR-28")
+@pytest.mark.spec("USR-28", "RUN-09")
 @pytest.mark.parametrize("leased", [True, False])
 async def test_a_file_that_an_agent_has_changed_is_its_own_until_it_ends(
     tmp_path: Path, leased: bool

@@ -97,7 +97,18 @@ async def test_where_forks_are_on_an_agent_with_a_type_is_of_that_type(tmp_path:
     assert reports(session) == ["nine"]
 
 
-@pytest.mark.spec("FRK-02", "FRK-03")
+@pytest.mark.spec("PRM-08", "AGT-04")
+async def test_a_fork_that_a_rule_forbids_cannot_be_started(tmp_path: Path) -> None:
+    minds = Minds(forks_once(agent_call("c1", "count the berths")), lambda _: "nine")
+    async with open_forking(tmp_path, minds.model, disallowed_tools=["Agent(fork)"]) as session:
+        events = await through(session)
+    assert started(events) == []
+    (returned,) = [event for event in events if isinstance(event, ToolReturned)]
+    assert returned.result.is_error
+    assert "Agent(fork)" in result_text(returned.result)
+
+
+@pytest.mark.spec("FRK-02", "FRK-03", "AGT-07")
 async def test_a_fork_is_sent_all_its_parent_was_then_placeholders_then_its_job(tmp_path: Path) -> None:
     # Its result is in the conversation before the forks begin.
     write = ToolUse(id="c0", name="Write", input={"file_path": "a.txt", "content": "alpha"})

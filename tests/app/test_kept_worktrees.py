@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import shoal
-from cast import agent, all_turns, cast, use
+from cast import agent, all_turns, cast, recorded, use
 from git_rig import Repository
 from shoal.app.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
+from shoal.core.events import Noted
 
 pytestmark = pytest.mark.needs("git", "bwrap")
 
@@ -34,6 +35,24 @@ async def test_what_an_agent_of_a_session_left_is_listed_and_merged(repository: 
     await worktrees.merge(standing.name)
     assert (repository.top / "new.txt").read_text() == "work\n"
     assert await worktrees.list() == []
+
+
+@pytest.mark.spec("USR-06")
+async def test_a_session_clears_what_dead_owners_left_before_it_makes_a_worktree(
+    repository: Repository,
+) -> None:
+    home = Path(os.environ["SHOAL_HOME"])
+    dead = worktrees_of(repository.top, home=home, environ=os.environ, clock=SystemClock())
+    idle, busy = [await dead.make(name, session="before") for name in ("b1", "c1")]
+    (busy.path / "new.txt").write_text("work\n")
+    dead.close()
+    model = cast(lead=[agent("You look", "c1", isolation="worktree"), "end"], You=["done"])
+    async with shoal.open(cwd=repository.top, model=model, skip_permissions=True) as session:
+        await all_turns(session)
+    assert not idle.path.exists()
+    assert list(repository.kept) == [f"refs/shoal/kept/{busy.name}"]
+    notes = [event.text for event in recorded(session) if isinstance(event, Noted)]
+    assert [each for each in notes if str(busy.path) in each]
 
 
 @pytest.mark.spec("USR-06", "USR-12")

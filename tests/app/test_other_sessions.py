@@ -89,16 +89,20 @@ async def test_what_cannot_be_reached_is_an_error_that_names_who_can(tmp_path: P
             every = to_session("*", "m5")
             mute = use("SendMessage", "m6", to=f"uds:{other.id}", message="m")
             shape = use("SendMessage", "m7", to=f"uds:{other.id}", message={"type": "x"}, summary="s")
-            return [to_session(gone.id), to_session("nobody", "m2"), own, far, every, mute, shape]
+            # A rule about other sessions looks at `to`, which the older form does not have.
+            past = {"type": "message", "recipient": f"uds:{other.id}", "content": "m", "summary": "s"}
+            older = use("SendMessage", "m8", **past)
+            return [to_session(gone.id), to_session("nobody", "m2"), own, far, every, mute, shape, older]
 
         async with opened(tmp_path, cast(lead=[calls, "end"])) as session:
             await drain(session.run("lead"))
         assert not other.parts.queue.size(other.agent.identity.agent)
-    dead, unknown, own, far, every, mute, shape = texts(session)
+    dead, unknown, own, far, every, mute, shape, older = texts(session)
     for each in (dead, unknown, every):
         assert f"Live now: {other.id}." in each
     assert "your own session" in own
     assert "no bridge to one is configured" in far
     assert "needs a summary" in mute
     assert "Only text can be sent to another session." in shape
+    assert "Another session is reached with to and message." in older
     assert not [event for event in recorded(session) if isinstance(event, Asked)]

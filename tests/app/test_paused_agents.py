@@ -19,6 +19,7 @@ from shoal.core.messages import ToolResult
 from shoal.core.questions import Allowed, Answer, Denied, MayRun
 from shoal.core.requests import Request
 from shoal.stores.files.journal import read_journal
+from shoal.stores.files.questions import Questions
 
 ASKING = {"skip_permissions": False, "attended": True}
 
@@ -111,7 +112,7 @@ async def test_so_many_questions_are_so_many_rows_and_an_answer_frees_one_agent(
             assert session.parts.desk.open_questions() == tuple(questions[freed:])
 
 
-@pytest.mark.spec("USR-27", "TRN-02")
+@pytest.mark.spec("USR-27", "TRN-02", "USR-12")
 async def test_after_a_kill_no_finished_agent_works_again_and_the_paused_one_goes_on(tmp_path: Path) -> None:
     plugins = Path(paused_rig.__file__).parent
     command = [sys.executable, str(plugins / "paused_rig.py"), str(tmp_path)]
@@ -130,6 +131,9 @@ async def test_after_a_kill_no_finished_agent_works_again_and_the_paused_one_goe
     async with opened(tmp_path, paused_rig.model(seen), resume=session_id, **options) as session:
         turn = asyncio.create_task(drain(session.run("go on")))
         (question,) = await asked(session, 1)
+        # What the dead process asked is withdrawn: nobody waits for that answer.
+        open_rows = Questions(journal.parent / "questions").open()
+        assert [each.id for each in open_rows] == [question.id]
         session.parts.desk.answer(question.id, Allowed())
         async with asyncio.timeout(20):
             await turn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,43 @@ import pytest
 from cast import all_turns, use
 from shoal.app.adjusting import interrupt_agent
 from shoal.app.helm import FarHelm, OwnHelm
+from shoal.app.picture import picture as pictures
 from shoal.app.picture.following import Followed
+from shoal.app.picture.letters import Letters
 from shoal.app.picture.picture import Picture, drawn
 from shoal.app.picture.rows import Frame
 from shoal.app.record import AgentsRecord
 from shoal.app.watching import Run
 from shoal.core.clock import SystemClock
-from shoal.core.events import Answered, Asked, MailTaken, MemberRested, SessionStarted, TurnStarted
-from shoal.core.ids import LEAD, Ids, SessionId
+from shoal.core.events import (
+    AgentStarted,
+    Answered,
+    Asked,
+    Event,
+    MailPosted,
+    MailTaken,
+    MemberRested,
+    RequestSettled,
+    SessionStarted,
+    TaskChanged,
+    TurnStarted,
+)
+from shoal.core.ids import LEAD, AgentId, Ids, RequestId, SessionId
 from shoal.core.names import AgentName, TaskId
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.requests import Request
 from shoal.core.tasks import RANK, Change, Draft
+from shoal.core.usage import Usage
 from shoal.stores.files.journal import read_journal
 from shoal.wire.control import Interrupt
-from troupe import home, member, opened, tell, troupe
+from troupe import home, inbox, member, opened, tell, troupe
 
 _KEYS = {
     "agents": ("id",),
     "tasks": ("board", "id"),
-    "letters": ("id",),
+    "letters": ("team", "to", "id"),
     "questions": ("id",),
-    "costs": ("agent", "model", "task"),
+    "costs": ("agent", "model", "board", "task"),
     "spend": ("at",),
     "notes": ("number",),
 }
@@ -181,7 +197,7 @@ async def test_a_task_that_a_person_put_first_is_claimed_first(tmp_path: Path) -
     await record.aclose()
 
 
-@pytest.mark.spec("USR-18")
+@pytest.mark.spec("USR-18", "LIF-02", "LIF-06", "MSG-02")
 async def test_a_teammate_is_interrupted_and_lives_on(tmp_path: Path) -> None:
     model = troupe(
         lead=[use("TeamCreate", team_name="crew"), member("ann"), "She works."],
@@ -205,7 +221,10 @@ async def test_a_teammate_is_interrupted_and_lives_on(tmp_path: Path) -> None:
             assert await FarHelm(run).demand(Interrupt(task_id="ann")) == {"interrupted": True}
             await rested.wait()
         assert not await interrupt_agent(session, "ann")
-        assert [each.name for each in session.parts.teams.members()] == ["ann"]
+        assert [(each.name, each.state) for each in session.parts.teams.members()] == [("ann", "idle")]
+        (notice,) = [json.loads(each["text"]) for each in inbox("crew", "team-lead")]
+        assert (notice["type"], notice["from"]) == ("idle_notification", "ann")
+        assert notice["idleReason"] == "interrupted"
 
 
 @pytest.mark.spec("USR-18", "USR-05")
@@ -269,3 +288,142 @@ def test_a_letter_was_posted_at_a_time_that_can_be_shown(told: str, posted: int)
     taken = {"mail": "m", "team": "crew", "sender": "x", "to": "ann", "kind": "message", "preview": ""}
     picture.hear(msgspec.convert({**taken, "agent": LEAD, "summary": "", "posted": told}, MailTaken), 5_000)
     assert [row.posted for row in picture.letters.values()] == [posted]
+
+
+def posted(mail: str, to: str = "ann", *, team: str = "crew") -> MailPosted:
+    return MailPosted(
+        agent=LEAD, team=team, mail=mail, sender="x", to=to, kind="message", preview=f"{mail} to {to}"
+    )
+
+
+def taken(mail: str, to: str = "ann") -> MailTaken:
+    return MailTaken(agent=LEAD, team="crew", mail=mail, sender="x", to=to, kind="message", preview="")
+
+
+def changed(task: str, status: str, owner: str, board: str = "crew") -> TaskChanged:
+    return TaskChanged(agent=LEAD, board=board, task=task, subject=f"do {task}", status=status, owner=owner)
+
+
+def joined(name: str, team: str = "crew") -> AgentStarted:
+    return AgentStarted(
+        agent=AgentId(f"{name}@{team}"),
+        kind="worker",
+        name=name,
+        description="",
+        parent=LEAD,
+        call="",
+        depth=1,
+        model="m",
+        mode="default",
+        background=True,
+        cwd="/",
+        team=team,
+    )
+
+
+def spent(name: str, usd: float, team: str = "crew") -> RequestSettled:
+    return RequestSettled(
+        agent=AgentId(f"{name}@{team}"),
+        request=RequestId("r"),
+        model="m",
+        usage=Usage(input_tokens=1),
+        cost_usd=usd,
+        duration_ms=1,
+    )
+
+
+def told(*events: Event) -> Picture:
+    picture = Picture()
+    for at, event in enumerate(events, 1):
+        picture.hear(event, at)
+    return picture
+
+
+def test_one_identity_in_two_inboxes_is_two_letters() -> None:
+    """Programs that write no ids into their mail get them made of what it says."""
+    picture = told(posted("m-1", "ann"), posted("m-1", "bob"), taken("m-1", "bob"))
+    rows = [(row.to, row.text, bool(row.taken)) for row in picture.letters.values()]
+    assert rows == [("ann", "m-1 to ann", False), ("bob", "m-1 to bob", True)]
+    assert [row.to for row in picture.since(2).letters] == ["bob"]
+
+
+def test_the_oldest_letters_of_a_long_run_are_let_go_of_and_counted_still() -> None:
+    letters = Letters(most=3)
+    for number in range(6):
+        letters.hear(posted(str(number)), number + 1, number)
+        if number != 1:
+            letters.hear(taken(str(number)), number + 1, number)
+    assert [row.id for row in letters.values()] == ["1", "4", "5"], "what nobody has taken is held longest"
+    assert (letters.in_all, letters.unread) == (6, 1)
+    letters.hear(taken("0"), 7, 7)
+    letters.hear(taken("1"), 7, 7)
+    assert (letters.in_all, letters.unread, len(letters)) == (6, 0, 3)
+
+
+def test_letters_that_nobody_takes_are_let_go_of_too_and_counted_when_they_are_taken() -> None:
+    letters = Letters(most=2)
+    for number in range(4):
+        letters.hear(posted(str(number)), number, number)
+    assert ([row.id for row in letters.values()], letters.in_all, letters.unread) == (["2", "3"], 4, 4)
+    for _ in range(2):
+        letters.hear(taken("0"), 9, 9)
+    assert (letters.in_all, letters.unread) == (4, 3)
+
+
+def test_of_very_many_questions_the_latest_and_all_that_are_open_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_QUESTIONS", 2)
+    events: list[Event] = []
+    for number in range(5):
+        asked = MayRun(id=f"q-{number}", agent=LEAD, tool_use_id="u", tool="Bash", input={}, reason="")
+        events.append(Asked(agent=LEAD, question=asked))
+        if number:
+            events.append(Answered(agent=LEAD, question=asked.id, answer=Allowed()))
+    picture = told(*events)
+    assert [row.id for row in picture.questions.values()] == ["q-0", "q-4"]
+    assert [row.id for row in picture.open_questions()] == ["q-0"]
+    assert picture.since(0).questions_in_all == 5
+
+
+def test_what_two_boards_spend_on_tasks_of_one_number_is_told_apart() -> None:
+    picture = told(
+        joined("ann", "north"),
+        joined("ann", "south"),
+        changed("1", "in_progress", "ann", "north"),
+        changed("1", "in_progress", "ann", "south"),
+        spent("ann", 1.0, "north"),
+        spent("ann", 2.0, "south"),
+    )
+    rows = [(row.agent, row.board, row.task, row.usd) for row in picture.costs.rows.values()]
+    assert rows == [("ann@north", "north", "1", 1.0), ("ann@south", "south", "1", 2.0)]
+    assert [(row.board, row.usd) for row in picture.tasks.values()] == [("north", 1.0), ("south", 2.0)]
+
+
+def test_the_lead_s_costs_of_two_boards_are_two_rows() -> None:
+    def lead(usd: float) -> RequestSettled:
+        return msgspec.structs.replace(spent("x", usd), agent=LEAD)
+
+    picture = told(
+        changed("1", "in_progress", "team-lead", "north"),
+        lead(1.0),
+        changed("1", "completed", "team-lead", "north"),
+        changed("1", "in_progress", "team-lead", "south"),
+        lead(2.0),
+    )
+    assert [(row.board, row.usd) for row in picture.costs.rows.values()] == [("north", 1.0), ("south", 2.0)]
+
+
+def test_who_ends_a_task_is_at_the_one_begun_before_it_again() -> None:
+    picture = told(
+        joined("ann"),
+        changed("1", "in_progress", "ann"),
+        changed("2", "in_progress", "ann"),
+        spent("ann", 1.0),
+        changed("2", "completed", "ann"),
+        spent("ann", 2.0),
+    )
+    ann = picture.agent(AgentId("ann@crew"))
+    assert ann is not None
+    assert ann.task == "#1 do 1"
+    assert [(row.id, row.usd) for row in picture.tasks.values()] == [("1", 2.0), ("2", 1.0)]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shoal
+from cast import agent, cast, use
 from shoal.core.bodies import TeammateTerminated
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
+from shoal.core.ids import Ids, slug
 from shoal.core.mail import Mail
 from shoal.core.messages import ToolUse
 from shoal.core.names import LEAD_NAME, agent_name, team_name
@@ -97,7 +99,8 @@ async def test_what_other_programs_keep_in_the_home_is_left_as_it_is(
 ) -> None:
     foreign = ["session-env/a", "history.jsonl", "stats-cache.json", "hooks/x.sh", "plugins/p/plugin.json",
                "todos/1.json", "output-styles/s.md", "cache/c", "file-history/f", "teams/theirs/config.json",
-               "projects/-elsewhere/0.jsonl", "tasks/theirs/1.json"]  # fmt: skip
+               "projects/-elsewhere/0.jsonl", "tasks/theirs/1.json", "tasks/crew/1.json", "debug/0.txt",
+               "plans/a-b-c.md", "shell-snapshots/snapshot-zsh-1-0123abcd.sh"]  # fmt: skip
     for name in foreign:
         (home() / name).parent.mkdir(parents=True, exist_ok=True)
         (home() / name).write_text(f"{name}, not ours")
@@ -124,3 +127,35 @@ async def test_what_other_programs_keep_in_the_home_is_left_as_it_is(
     await record.rosters.leave(crew.name, agent_name("anna"))
     await record.rosters.delete(crew.name)
     assert seen() == before
+
+
+@pytest.mark.spec("HOM-01", "HOM-02")
+async def test_all_that_is_kept_is_at_its_place_in_the_one_home(tmp_path: Path) -> None:
+    lead = [
+        [
+            use("TeamCreate", team_name="crew"),
+            use("TaskCreate", subject="a", description="b"),
+            use("Bash", command="ls $SHOAL_HOME/shell-snapshots > there.txt"),
+            agent("helper"),
+            agent("ann", name="ann"),
+        ],
+        "done",
+    ]
+    model = cast(lead=lead, helper=["done"], ann=["done"])
+    async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True, debug=True) as session:
+        async for _ in session.run("lead"):
+            pass
+        kept = {str(path.relative_to(home())) for path in home().rglob("*") if not path.is_dir()}
+    project = f"projects/{slug(str(tmp_path))}"
+    run = f"shoal/runs/{session.id}"
+    places = {"teams/crew/config.json", "teams/crew/inboxes/ann.json", "tasks/crew/1.json",
+              "tasks/crew/.lock", f"{project}/{session.id}.jsonl", f"debug/{session.id}.txt", "debug/latest",
+              f"{run}/journal.jsonl"}  # fmt: skip
+    assert places <= kept
+    beside = re.compile(rf"{project}/{session.id}/subagents/agent-[^/]+\.(jsonl|meta\.json)")
+    rest = {name for name in kept - places if not beside.fullmatch(name)}
+    assert len(kept - places - rest) == 4
+    assert {name.split("/")[0] for name in rest} <= {"shoal", "tasks", "shell-snapshots"}
+    assert (tmp_path / "there.txt").read_text().startswith("snapshot-")
+    assert [path.name for path in tmp_path.iterdir()] == ["there.txt"]
+    assert list(Path(os.environ["HOME"]).iterdir()) == []

@@ -338,6 +338,7 @@ def test_run_sync_gives_back_how_it_ended(tmp_path: Path) -> None:
     assert heard[-1] is finished
 
 
+@pytest.mark.spec("HOM-02")
 async def test_a_debug_log_tells_everything_and_latest_points_at_it(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["hello"]), debug=True) as session:
         await finish(session)

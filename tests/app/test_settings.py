@@ -79,26 +79,32 @@ def test_the_process_environment_is_the_default(tmp_path, monkeypatch):
 
 def test_the_strongest_source_wins_and_says_so(place):
     sources = {
-        where: {"shoal": {"compact_at": share}, "cleanupPeriodDays": days}
-        for where, share, days in (
-            ("home", 0.1, 1),
-            ("project", 0.2, 2),
-            ("local", 0.3, 3),
-            ("managed", 0.5, 5),
-        )
+        where: {"shoal": {"compact_at": share}}
+        for where, share in (("home", 0.1), ("project", 0.2), ("local", 0.3), ("managed", 0.5))
     }
     for where in ("home", "project", "local"):
         place.write(**{where: sources[where]})
         settings = place.load()
         assert settings.own.compact_at == sources[where]["shoal"]["compact_at"]
-        assert settings.cleanup_period_days == sources[where]["cleanupPeriodDays"]
         assert settings.origin("shoal.compact_at") == f"{place.files[where]}:3"
-        assert settings.origin("cleanupPeriodDays") == f"{place.files[where]}:5"
     assert place.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.4
     assert place.load(given='{"shoal": {"compact_at": 0.4}}').origin("shoal.compact_at") == "--settings:1"
-    assert place.load(given='{"shoal": {"compact_at": 0.4}}').cleanup_period_days == 3
     place.write(managed=sources["managed"])
     assert place.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.5
+
+
+def test_how_long_sessions_are_kept_is_the_person_s_to_say_and_no_project_s(place):
+    place.write(home={"cleanupPeriodDays": 9}, project={"cleanupPeriodDays": 0})
+    settings = place.load()
+    assert settings.cleanup_period_days == 9
+    assert settings.origin("cleanupPeriodDays") == f"{place.files['home']}:2"
+    assert any("how long sessions are kept" in warning for warning in settings.warnings)
+    assert place.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 7
+    place.write(managed={"cleanupPeriodDays": 3})
+    assert place.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 3
+    place.write(home={}, project={}, managed={})
+    assert (place.load().cleanup_period_days, place.load().warnings) == (30, ())
+    assert place.load().origin("cleanupPeriodDays") == "default"
 
 
 def test_permission_lists_are_joined_and_mappings_merged(place):
@@ -209,6 +215,8 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ('{\n "model": 5}', 2, "model"),
         ('{\n "env": {\n  "A": [1]}}', 2, "env"),
         ('{\n "cleanupPeriodDays": -1}', 2, "cleanupPeriodDays"),
+        ('{\n "cleanupPeriodDays": 1.5}', 2, "cleanupPeriodDays"),
+        ('{\n "cleanupPeriodDays": "never"}', 2, "cleanupPeriodDays"),
         ('{\n "shoal": {"outage_patience": 0}}', 2, "shoal.outage_patience"),
         ('{\n "x": "compact_at",\n "shoal": {"x": {"compact_at": 1},\n "compact_at": ""}}', 4, "compact_at"),
         ('{\n "a": 1\n "b"}', 3, "not valid JSON"),

@@ -90,7 +90,7 @@ def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None
     ]
 
 
-@pytest.mark.spec("PRM-02", "HOM-03")
+@pytest.mark.spec("PRM-02", "HOM-03", "HOM-02")
 def test_rules_of_all_sources_are_joined_and_each_knows_its_line(project: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -20,6 +20,7 @@ from shoal.core.arrivals import Item
 from shoal.core.events import Notified, SessionEnded, ShellEnded, ShellStarted
 from shoal.core.ids import LEAD
 from shoal.core.messages import ToolUse
+from shoal.core.requests import Request
 from shoal.testing import FakeClock
 from shoal.tools.define import tool
 
@@ -107,6 +108,26 @@ async def test_it_wakes_the_lead_while_agents_work_and_goes_to_nobody_else(tmp_p
     assert "child is done" in second
 
 
+@pytest.mark.spec("QUE-04")
+async def test_the_end_of_an_agents_command_is_told_to_that_agent_and_not_to_the_lead(tmp_path: Path) -> None:
+    @tool(name="Over", deadline=20)
+    async def over() -> str:
+        """Wait for the end of the command."""
+        await shell_ended(session)
+        return "over"
+
+    def heard(request: Request) -> str:
+        return "told" if "<task-id>bash_1</task-id>" in request.messages[-1].text else "not told"
+
+    model = cast(lead=[agent("child", "c1"), "end"], child=[background("exit 3"), use("Over"), heard])
+    async with opened(tmp_path, model, tools=[over]) as session:
+        assert await all_turns(session) == "end"
+        assert not notices(session)
+        (child,) = session.parts.crew.agents()
+    assert child.completion is not None
+    assert child.completion.text == "told"
+
+
 @pytest.mark.spec("QUE-05")
 @pytest.mark.parametrize(
     "look", [use("BashOutput", "l1", bash_id="bash_1"), use("TaskOutput", "l1", task_id="bash_1")]
@@ -153,6 +174,7 @@ async def test_a_command_that_its_agent_ended_is_not_told_and_one_a_person_ended
         assert not (await session.stop_all()).agents
 
 
+@pytest.mark.spec("QUE-03")
 async def test_a_command_that_waits_for_an_answer_is_told_of_until_it_ends(tmp_path: Path) -> None:
     clock = FakeClock()
     model = cast(lead=[background("printf 'Go on? [y/n] '; sleep 60"), "started", "heard"])

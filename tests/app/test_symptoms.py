@@ -9,18 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from cast import agent, all_turns, cast, use
+from cast import Gate, agent, all_turns, cast, use
 from git_rig import Repository
 from shoal.app.machine import Fact
 from shoal.app.symptoms.case import Case
 from shoal.app.symptoms.known import SYMPTOMS, looked_into
 from shoal.app.watching import Run, latest_run
+from shoal.core.clock import SystemClock
 from shoal.core.errors import NoSuchSession
-from shoal.surfaces.cli.doctor import drawn
 from shoal.surfaces.cli.main import run as shoal_command
+from shoal.surfaces.terminal.listings import fact_lines
 from troupe import home, member, opened, troupe
 
 SRF = pytest.mark.spec("SRF-02")
+
+
+class AnHourAgo(SystemClock):
+    """What is told by this clock is long ago for the doctor, whose clock is the machine's."""
+
+    def now(self) -> int:
+        return super().now() - 3_600_000
 
 
 def look(symptom: str, cwd: Path, run: Run | None = None, about: str = "") -> dict[str, Fact]:
@@ -124,6 +132,9 @@ def test_a_fork_that_was_not_taken_is_told_why(tmp_path: Path, monkeypatch: pyte
     assert facts["forks"].state == "ok"
     assert "never forks" in facts["headless"].value
     assert "subagent_type" in facts["call"].value
+    assert facts["coordinator"].state == "ok"
+    monkeypatch.setenv("SHOAL_COORDINATOR_MODE", "1")
+    assert look("fork-not-taken", tmp_path)["coordinator"].state == "bad"
 
 
 @SRF
@@ -170,6 +181,52 @@ async def test_a_wait_that_does_not_end_is_traced_to_the_question_or_the_dead_ru
 
 
 @SRF
+async def test_a_wait_is_traced_to_the_silent_agent_the_task_before_and_the_command(tmp_path: Path) -> None:
+    gate = Gate()
+    model = cast(
+        lead=[
+            [
+                use("TaskCreate", "t1", subject="Dig", description="d"),
+                use("TaskCreate", "t2", subject="Fill", description="f"),
+                use("Bash", "b1", command="sleep 600", run_in_background=True),
+                agent("digger digs", "c1", name="digger", run_in_background=True),
+            ],
+            use("TaskUpdate", "u1", taskId="2", addBlockedBy=["1"]),
+            use("Until"),
+            "out",
+        ],
+        digger=[use("Gate"), "dug"],
+    )
+    options = {"tools": [gate.tool, gate.until], "clock": AnHourAgo()}
+    async with opened(tmp_path, model, **options) as session:
+        async for _ in session.run("lead, go"):
+            pass
+        facts = look("wait-does-not-end", tmp_path, Run(session=session.id, home=home()))
+        gate.opened.set()
+    assert facts["task #2"].value == "Fill: waits for #1 (pending)"
+    assert (facts["digger"].state, "Gate" in facts["digger"].value) == ("warn", True)
+    assert facts["digger"].advice.endswith("end it: shoal stop digger")
+    assert facts["command"].value == "runs in the background: sleep 600"
+    assert facts["command"].advice.startswith("End it: shoal stop bash_")
+
+
+@SRF
+async def test_an_agent_that_waits_for_an_answer_has_no_result_and_the_question_is_named(
+    tmp_path: Path,
+) -> None:
+    model = cast(
+        lead=[agent("digger digs", name="digger", run_in_background=True), "out", "end"],
+        digger=[use("Write", file_path="hole.txt", content="deep"), "dug"],
+    )
+    async with opened(tmp_path, model, skip_permissions=False, attended=True) as session:
+        async for _ in session.run("lead, go"):
+            pass
+        question = await anext(session.parts.desk.incoming())
+        fact = look("result-not-seen", tmp_path, Run(session=session.id, home=home()), "digger")["digger"]
+    assert (fact.state, fact.advice) == ("warn", f"Answer it: shoal ask answer {question.id}")
+
+
+@SRF
 def test_the_command_lists_the_symptoms_and_asks_for_a_run_where_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,4 +247,4 @@ def test_the_command_lists_the_symptoms_and_asks_for_a_run_where_there_is_none(
 def test_what_the_doctor_prints_commands_no_terminal() -> None:
     hostile = "x\x1b]0;taken over\x07"
     fact = Fact(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
-    assert "\x1b" not in "".join(drawn([fact], colours=False))
+    assert "\x1b" not in "".join(fact_lines([fact], colours=False))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,31 @@ def template_in(directory: Path, text: str, name: str = "build.md") -> Template:
 
 def found_in(project: Path) -> Templates:
     return templates_for(cwd=project, home=home())
+
+
+async def test_nobody_of_a_template_begins_before_all_have_joined(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    seen: list[list[str]] = []
+
+    def digger(request: Request) -> str:
+        seen.append([each["name"] for each in config("build")["members"]])
+        begun.set()
+        return "I wait."
+
+    async def late(fields: dict[str, Any]) -> None:
+        """Whoever joins after the first gives that one time to begin."""
+        if not fields["agent_id"].startswith("digger"):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await begun.wait()
+
+    parts = {"lead": ["done"], "digger": [digger], "layer-1": ["I wait."], "layer-2": ["I wait."]}
+    template = template_in(tmp_path, THREE_STEPS)
+    async with opened(tmp_path, troupe(**parts), hooks={"SubagentStart": [late]}) as session:
+        await start_team(session, template, "the roof")
+        async with asyncio.timeout(10):
+            await begun.wait()
+    assert seen[0] == ["team-lead", "digger", "layer-1", "layer-2"]
 
 
 @pytest.mark.spec("TSK-06")

@@ -91,7 +91,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-@pytest.mark.spec("BCK-08", "BCK-03")
+@pytest.mark.spec("BCK-08", "BCK-03", "USR-08")
 async def test_one_of_ours_is_a_process_and_its_pane_runs_a_viewer(tmux: TmuxServer, tmp_path: Path) -> None:
     lead = tmux.begin().inside["TMUX_PANE"]
     notes: list[str] = []

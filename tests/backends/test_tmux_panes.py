@@ -37,6 +37,10 @@ async def test_panes_are_split_off_the_leads_window_and_the_lead_keeps_more_than
         assert int(widths[lead]) >= 100
         heights = {int(row) for row in tmux.rows("#{pane_height}")[1:]}
         assert max(heights) - min(heights) <= 3
+        # Above each other beside the lead, which is as high as the window.
+        first, *others = tmux.rows("#{pane_left} #{pane_at_top} #{pane_at_bottom}")
+        assert first == "0 1 1"
+        assert {row.split()[0] for row in others} == {str(int(widths[lead]) + 1)}
         # The person goes on where they were.
         assert tmux("display-message", "-p", "-t", "person", "#{pane_id} #{window_index}") == f"{lead} 0"
         for number, pane in enumerate(opened):
@@ -286,7 +290,7 @@ async def test_what_is_missing_is_said_with_what_to_do(tmux: TmuxServer, tmp_pat
             await panes.open(showing("m", tmp_path))
 
 
-@pytest.mark.spec("USR-20")
+@pytest.mark.spec("USR-20", "LIF-05")
 async def test_panes_go_with_a_lead_that_is_killed(tmux: TmuxServer, tmp_path: Path) -> None:
     lead = tmux.begin().inside["TMUX_PANE"]
     before = tmux("show-options", "-w", "-t", "person:0")
@@ -318,3 +322,52 @@ asyncio.run(main())
         lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of what ran there"
     )
     await tmux.until(lambda: tmux("show-options", "-w", "-t", "person:0") == before, "the window as it was")
+
+
+DIES_EARLY = """
+import asyncio, os, signal
+from pathlib import Path
+from shoal.backends import tmux
+from tmux_rig import panes_in, showing
+
+async def killed(*_, **__):
+    print("made", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    tmux.TmuxControl.start = killed
+    async with panes_in(dict(os.environ), socket="test") as panes:
+        await panes.open(showing("a", Path.cwd()))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("USR-23")
+async def test_a_session_that_is_made_goes_with_a_lead_that_is_killed_before_it_shows_anything(
+    tmux: TmuxServer, tmp_path: Path
+) -> None:
+    tmux.begin()
+    env = {**tmux.outside, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", DIES_EARLY], env=env, cwd=tmp_path, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert await asyncio.to_thread(process.stdout.readline) == b"made\n"
+    assert process.returncode == -signal.SIGKILL
+    async with asyncio.timeout(5):
+        await tmux.until(lambda: tmux.rows("#{session_name}") == ["person"], "the end of its session")
+
+
+async def test_a_session_in_which_nothing_could_be_shown_is_taken_back(
+    tmux: TmuxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **__: object) -> object:
+        raise ProcessError("no process can be started")
+
+    tmux.begin()
+    monkeypatch.setattr("shoal.backends.tmux_control.TmuxControl.start", refused)
+    async with panes_in(tmux.outside, socket="test") as panes:
+        with pytest.raises(ProcessError):
+            await panes.open(showing("a", tmp_path))
+    assert tmux.rows("#{session_name}") == ["person"]

@@ -82,9 +82,10 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--max-total-tokens", "0"], "--max-total-tokens"),
         (["-p", "hi", "--max-agents", "none"], "--max-agents"),
         (["-p", "hi", "--deadline", "soon"], "90s, 10m, 2h"),
-        (
+        pytest.param(
             ["-p", "hi", "--permission-mode", "yolo"],
-            "'yolo' is not one of default, acceptEdits, plan, dontAsk",
+            "'yolo' is not one of default, acceptEdits, plan, dontAsk, bypassPermissions",
+            marks=pytest.mark.spec("PRM-01"),
         ),
         (["-p", "hi", "--session-id", "7"], "is not a UUID"),
         (["-p", "hi", "--add-dir", "/no/such/place"], "is not a directory"),

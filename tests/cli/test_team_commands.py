@@ -210,10 +210,12 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
     shoal: Program, gate: Gate, home: Path
 ) -> None:
     heard: dict[str, list[str]] = {}
+    models: set[str] = set()
 
     def hears(who: str) -> Any:
         def say(body: dict[str, Any]) -> str:
             heard[who] = said_to(body)
+            models.add(body["model"])
             return f"{who} heard it"
 
         return say
@@ -240,15 +242,37 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         exported = (await shoal("team", "export")).lines[-1]
         assert exported["standing"]["lead"] == "died"
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
-        resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", *YES)
+        resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
         assert resumed.result["session_id"] == session
+    assert models == {MODEL.partition(":")[2]}, "it is that of the flag with which the team was started"
     # As the person's own words: what agents say comes in a frame of the runtime's.
     assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
     team = await facts(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
     assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.usefixtures("template")
+@pytest.mark.spec("USR-07", "USR-08", "LIF-05")
+async def test_a_lead_that_stands_still_is_ended_with_its_team_all_the_same(
+    shoal: Program, gate: Gate, home: Path
+) -> None:
+    mind = company(lead=["I wait."], alice=[bash(gate.command)], bob=["I wait."])
+    processes = ("--settings", '{"shoal": {"teammate_mode": "process"}}')
+    async with at_work(shoal, mind, *processes) as process:
+        process.send_signal(signal.SIGSTOP)
+        told = asyncio.create_task(shoal("team", "send", "alice", "Are you there?"))
+        stopped = await shoal("team", "stop", "--now")
+        assert stopped.code == 0, stopped.err
+        async with asyncio.timeout(PATIENCE):
+            await process.wait()
+        answer = await told
+    assert (answer.code, "does not answer" in answer.err or "ended" in answer.err) == (1, True)
+    assert states(await facts(shoal))["alice"] in ("cut off", "idle")
+    assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
     assert leftovers(home) == []
 
 

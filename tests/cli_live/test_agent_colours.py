@@ -42,3 +42,15 @@ def test_a_teammate_is_shown_in_its_colour(place: Place) -> None:
     terminal = place.shoal_at_terminal("team", "show", "roof", SHOAL_HOME=str(place.home))
     assert terminal.wait_for_end() == 0
     assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw
+    letter = {
+        "from": "x",
+        "text": "hi",
+        "timestamp": "2026-02-13T10:11:35.247Z",
+        "read": False,
+        "color": "pink",
+    }
+    (directory / "inboxes").mkdir(exist_ok=True)
+    (directory / "inboxes" / "y.json").write_text(json.dumps([letter]))
+    terminal = place.shoal_at_terminal("inbox", "show", "y", "--team", "roof", SHOAL_HOME=str(place.home))
+    assert terminal.wait_for_end() == 0
+    assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw

@@ -41,7 +41,7 @@ def define(place: Place, name: str, color: str) -> None:
 @pytest.mark.spec("RUN-03", "DEF-10", "TRN-03")
 def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(place: Place) -> None:
     gate = place.gate()
-    define(place, "plumber", "green")
+    define(place, "plumber", "'#ff8800'")
     terminal = place.talk(
         {"match": "go", "text": "I ask the plumber.", "tools": [agent("one", subagent_type="plumber")]},
         {"match": "job one", "text": "SECRET WORDS OF THE CHILD", "tools": [bash(gate.command)]},
@@ -52,7 +52,7 @@ def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(
     )
     row = re.compile(r"^  ● plumber: do one · Bash .* · 0 calls · [0-9.k]+ tokens · [0-9.]+ s$", re.MULTILINE)
     terminal.wait_for(lambda text: row.search(text) is not None)
-    assert "\x1b[32m●" in terminal.raw
+    assert "\x1b[38;2;255;136;0m●" in terminal.raw
     gate.open()
     text = terminal.wait_for(lambda text: "The plumber is done." in text and "● plumber" not in text)
     assert "SECRET WORDS" not in text
@@ -60,7 +60,7 @@ def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(
     assert line.startswith("● Agent do one  → done · 1 call")
 
 
-@pytest.mark.spec("QUE-04", "CTL-08")
+@pytest.mark.spec("QUE-04", "CTL-08", "DEF-10")
 def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: Place) -> None:
     gate = place.gate()
     define(place, "plumber", "purple")
@@ -84,7 +84,9 @@ def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: P
     gate.open()
     text = terminal.wait_for(lambda text: "I was woken." in text and "1 agent works" not in text)
     assert text.index("● agent plumber completed (1 tool call") < text.index("I was woken.")
-    assert "\x1b[35m● " in terminal.raw
+    told = (("● ", "agent plumber started"), ("  ● ", "\x1b[1mplumber"), ("● ", "agent plumber completed"))
+    for dot, words in told:
+        assert f"\x1b[35m{dot}\x1b[0m{words}" in terminal.raw
     identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
     terminal.type(f"/agents show {identity[:8]}\r")
     terminal.wait_for(lambda text: "I am looking." in text and "    the report" in text)
@@ -121,7 +123,7 @@ def test_ctrl_b_moves_the_cursor_where_nobody_is_waited_for(place: Place) -> Non
 
 
 @pytest.mark.spec("RUN-06", "CTL-08")
-def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: Place) -> None:
+def test_ctrl_c_stops_the_turn_and_not_the_agents_which_commands_end_one_by_one_or_all(place: Place) -> None:
     gate = place.gate()
     terminal = place.talk(
         {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
@@ -136,9 +138,14 @@ def test_ctrl_c_stops_the_turn_and_not_the_agents_which_one_command_ends(place: 
     wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [each for each in events(place) if each["type"] == "agent_ended"]
+    first, second = (each["agent"] for each in events(place) if each["type"] == "agent_started")
+    terminal.type(f"/agents stop {first[:8]}\r")
+    terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 1)
+    terminal.wait_for(lambda text: "I hear of it." in text and is_at_prompt(text))
+    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first]
     terminal.type("/agents stop all\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 2)
-    terminal.wait_for("I hear of it.")
+    assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first, second]
     ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
     assert ends == ["killed", "killed"]
 

@@ -62,7 +62,7 @@ def test_watch_shows_each_agent_with_its_model_cost_and_last_event(place: Place)
     watch.wait_for(lambda text: "agent joe was stopped" in text and "● joe:" not in text)
 
 
-@pytest.mark.spec("USR-18", "CTL-08")
+@pytest.mark.spec("USR-18", "CTL-08", "DEF-10")
 def test_ps_lists_the_agents_for_people_and_for_programs(place: Place) -> None:
     talk = two_at_work(place)
     both_in_tools(place)
@@ -71,6 +71,9 @@ def test_ps_lists_the_agents_for_people_and_for_programs(place: Place) -> None:
     assert "  ● lead  go" in printed.stdout
     assert "    ● joe  do one" in printed.stdout
     assert "working: Bash" in printed.stdout
+    shown = place.shoal_at_terminal("ps")
+    assert shown.wait_for_end() == 0
+    assert "\x1b[38;5;208m●\x1b[0m joe" in shown.raw
     lead, joe, _ = json.loads(place.shoal("ps", "--json").stdout)
     assert (lead["agent"], lead["state"]) == ("lead", "idle")
     assert (joe["name"], joe["kind"], joe["state"]) == ("joe", "plumber", "working")

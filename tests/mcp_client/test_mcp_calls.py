@@ -86,14 +86,15 @@ async def test_texts_pictures_data_errors_and_long_results_come_as_they_are(
 @pytest.mark.spec("MCP-01", "USR-13")
 async def test_a_sub_agent_has_the_tools_too_through_the_same_server(tmp_path: Path) -> None:
     child = [call("pid"), lambda request: request.messages[-1].content[0].content]
-    lead = [call("pid"), call("where"), agent("child"), "done"]
+    lead = [call("pid"), call("where"), agent("child"), agent("child", run_in_background=True), "done"]
     servers = {"harbour": harbour(HARBOUR_WORD="${WORD_OF_TEST:-ahoy}")}
     async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
         await all_turns(session)
         said = answers(session)
-        (started,) = [event for event in recorded(session) if isinstance(event, AgentStarted)]
+        started, *_ = [event for event in recorded(session) if isinstance(event, AgentStarted)]
     assert said[0] in said[2]
     assert said[1] == f"{tmp_path} ahoy"
+    assert "tools (MCP servers: harbour)" in said[3]
     assert "mcp__harbour__pid" in started.tools
 
 

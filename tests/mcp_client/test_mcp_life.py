@@ -71,6 +71,25 @@ async def test_an_agents_own_server_starts_and_ends_with_it(tmp_path: Path) -> N
     assert "There is no tool named 'mcp__own__echo'" in refused
 
 
+@pytest.mark.spec("RUN-09")
+async def test_the_servers_of_an_agent_that_cannot_start_end_again(tmp_path: Path) -> None:
+    agents = {
+        "worker": {
+            "description": "works",
+            "prompt": "Work.",
+            "tools": ["Read", "NoSuchTool"],
+            "mcpServers": [{"own": rogue("plain")}],
+        }
+    }
+    lead = [agent("child", subagent_type="worker"), "done"]
+    async with opened(tmp_path, cast(lead=lead), {}, agents=agents) as session:
+        await all_turns(session)
+        (refused,) = answers(session)
+        (pid,) = pids(session)
+        await gone(pid, 2)
+    assert "NoSuchTool" in refused
+
+
 @pytest.mark.spec("AGT-06", "USR-13")
 async def test_what_a_required_server_keeps_from_being_there_is_named_at_once(tmp_path: Path) -> None:
     agents = {

@@ -27,6 +27,7 @@ from shoal.core.usage import ModelCard, Usage
 from shoal.models.limiter import Limiter, Limiters, Patience, PatientModel
 from shoal.testing import Answer, FakeClock, messages_server
 from shoal.testing.replies import Cut, overloaded, rate_limited, server_error
+from shoal.wire.settings import Own
 
 Health = Callable[[float], ModelError | None]
 KINDS = [Overloaded, ServerFault, ConnectionLost, RateLimited, StreamCut, StreamStalled]
@@ -99,7 +100,7 @@ async def finished(clock: FakeClock, tasks: list[asyncio.Task[Any]], *, step: fl
 async def test_fifty_agents_survive_an_outage_of_ten_minutes(kind: type[Transient]) -> None:
     clock = FakeClock()
     provider = Provider(clock, outage(600, kind))
-    model = patient(provider, clock)
+    model = patient(provider, clock, outage=Own().outage_patience)
     async with asyncio.TaskGroup() as group:
         agents = [group.create_task(model.reply(asking("Hi."), unheard)) for _ in range(50)]
         await finished(clock, agents)
@@ -180,6 +181,7 @@ async def test_an_outage_longer_than_patience_is_the_end_for_everyone_at_about_t
     assert 800 < clock.monotonic() < 1000
 
 
+@pytest.mark.spec("USR-09")
 async def test_a_wait_longer_than_patience_is_not_begun() -> None:
     clock = FakeClock()
     provider = Provider(clock, outage(1e9, RateLimited, retry_after=5 * 3600))
@@ -189,6 +191,28 @@ async def test_a_wait_longer_than_patience_is_not_begun() -> None:
     error = agent.exception()
     assert isinstance(error, RateLimited)
     assert error.retry_after == 5 * 3600
+
+
+@pytest.mark.spec("USR-09")
+async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_told_of() -> None:
+    clock = FakeClock()
+    provider = Provider(clock, outage(3600, RateLimited, retry_after=3600))
+    limiter = Limiter(clock, random.Random(7))
+    first, second, third = (patient(provider, clock, limiter) for _ in range(3))
+    asked = [asyncio.ensure_future(model.reply(asking("Hi."), unheard)) for model in (first, second)]
+    await clock.advance(1)
+    late = asyncio.ensure_future(third.reply(asking("Hi."), unheard))
+    await clock.advance(1)
+    assert [type(each.exception()) for each in (*asked, late)] == [RateLimited] * 3
+    assert len(provider.asked) == 2, "the pause is kept"
+    assert "s are left" in str(late.exception())
+    again = asyncio.ensure_future(third.reply(asking("Hi."), unheard))
+    await clock.advance(1)
+    assert again.done()
+    await clock.advance(4500)
+    now = asyncio.ensure_future(third.reply(asking("Hi."), unheard))
+    await finished(clock, [now])
+    assert now.result() == REPLY
 
 
 async def test_what_asking_again_does_not_change_is_raised_at_once() -> None:
@@ -277,6 +301,7 @@ async def test_who_slept_through_a_failure_counts_among_those_who_try_after_it()
     await asyncio.wait_for(another, 1)
 
 
+@pytest.mark.spec("USR-09")
 async def test_each_model_has_one_limiter() -> None:
     limiters = Limiters(FakeClock(), random.Random(7))
     assert limiters.of("anthropic", "a") is limiters.of("anthropic", "a")

@@ -104,9 +104,9 @@ async def served(where: Path | None = None, **place: Any) -> AsyncIterator[Web]:
 KEYS = {
     "agents": ("id",),
     "tasks": ("board", "id"),
-    "letters": ("id",),
+    "letters": ("team", "to", "id"),
     "questions": ("id",),
-    "costs": ("agent", "model", "task"),
+    "costs": ("agent", "model", "board", "task"),
     "spend": ("at",),
     "notes": ("number",),
 }

@@ -72,6 +72,17 @@ def test_deny_beats_ask_and_ask_beats_allow(tmp_path: Path) -> None:
     assert isinstance(decide(rules, "Write", file_path="a.py"), Ask)
     assert isinstance(decide(rules, "Write", file_path="secret/a.py"), Deny)
     assert isinstance(decide(rules, "Write", file_path="x/../secret/deep/a.py"), Deny)
+    others = permissions(
+        tmp_path,
+        allow="WebFetch mcp__db",
+        ask="WebFetch(domain:a.example) mcp__db__add",
+        deny="mcp__db__drop",
+    )
+    assert isinstance(decide(others, "WebFetch", url="https://b.example"), Allow)
+    assert isinstance(decide(others, "WebFetch", url="https://a.example"), Ask)
+    assert isinstance(decide(others, "mcp__db__read"), Allow)
+    assert isinstance(decide(others, "mcp__db__add"), Ask)
+    assert isinstance(decide(others, "mcp__db__drop"), Deny)
 
 
 def test_a_decision_names_the_rule_and_where_it_stands(tmp_path: Path) -> None:
@@ -87,17 +98,18 @@ def test_a_decision_names_the_rule_and_where_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.spec("PRM-06")
 def test_deny_rules_hold_even_where_permissions_are_skipped(tmp_path: Path) -> None:
-    rules = permissions(
-        tmp_path, "bypassPermissions", deny="Bash(rm:*) Edit(/secret/**)", ask="Read(/odd/**)"
-    )
+    denied = "Bash(rm:*) Edit(/secret/**) WebFetch(domain:a.example) mcp__db"
+    rules = permissions(tmp_path, "bypassPermissions", deny=denied, ask="Read(/odd/**)")
     assert shell(rules, "cd x && rm -rf y") == "deny"
     assert shell(rules, "make") == "allow"
     assert word(decide(rules, "Write", file_path="secret/x")) == "deny"
     assert shell(rules, "echo x > secret/x") == "deny"
+    assert word(decide(rules, "WebFetch", url="https://a.example/x")) == "deny"
+    assert word(decide(rules, "mcp__db__drop")) == "deny"
     assert word(decide(rules, "Read", file_path="odd/x")) == "ask"
 
 
-@pytest.mark.spec("PRM-03")
+@pytest.mark.spec("PRM-03", "HOM-04")
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "delegate", "bubble"])
 def test_outside_the_working_and_granted_directories_everything_asks(tmp_path: Path, mode: Mode) -> None:
     project, granted, other = (tmp_path / name for name in ("project", "granted", "other"))
@@ -109,6 +121,11 @@ def test_outside_the_working_and_granted_directories_everything_asks(tmp_path: P
     for name in ("Read", "Edit", "Write"):
         assert word(decide(rules, name, file_path=str(granted / "a"))) == "allow"
         assert word(decide(rules, name, file_path=str(other / "a"))) == "ask"
+    for name in ("Grep", "Glob"):
+        assert word(decide(rules, name, pattern="x", path=str(granted))) == "allow"
+        assert word(decide(rules, name, pattern="x", path=str(other))) == "ask"
+    assert word(decide(rules, "NotebookEdit", notebook_path=str(other / "a.ipynb"))) == "ask"
+    assert shell(rules, f"echo x > {other}/a") == "ask"
     assert shell(rules, f"cat {granted}/a") == "allow"
     assert shell(rules, f"cat {other}/a") == "ask"
     assert shell(rules, f"cd {other} && ls") == "ask"
@@ -335,7 +352,12 @@ def test_a_question_comes_with_what_would_make_it_needless(tmp_path: Path) -> No
     assert suggestions("Read", file_path="/etc/hostname") == (
         AddRules(rules=etc, destination="session"),
         AddRules(rules=etc, destination="localSettings"),
+        AddDirectories(directories=("/etc",), destination="session"),
     )
+    assert suggestions("Grep", pattern="x", path="/etc")[-1] == AddDirectories(directories=("/etc",))
+    assert suggestions("Write", file_path="/srv/a/b.txt")[-1] == AddDirectories(directories=("/srv/a",))
+    for top in (suggestions("Read", file_path="/vmlinuz"), suggestions("Glob", pattern="*", path="/")):
+        assert not any(isinstance(each, AddDirectories) for each in top), "never the whole disk"
     whole, parts = suggestions("Bash", command="git add x && git commit -m y | make")
     assert isinstance(whole, AddRules)
     assert isinstance(parts, AddRules)
@@ -369,6 +391,21 @@ def test_every_suggestion_taken_over_makes_the_same_call_pass(tmp_path: Path) ->
                 if each.destination == destination:
                     rules.apply(each)
             assert isinstance(rules.decide(call, None, ME), Allow), (call, destination)
+
+
+@pytest.mark.spec("PRM-04", "PRM-03")
+def test_a_suggested_directory_taken_over_opens_what_lies_in_it_and_no_more(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for directory in (project, other):
+        directory.mkdir()
+    rules = permissions(project, "acceptEdits")
+    asked = decide(rules, "Read", file_path=str(other / "a"))
+    assert isinstance(asked, Ask)
+    (suggested,) = [each for each in asked.suggestions if isinstance(each, AddDirectories)]
+    rules.apply(suggested)
+    for name in ("Read", "Write"):
+        assert word(decide(rules, name, file_path=str(other / "b"))) == "allow"
+        assert word(decide(rules, name, file_path=str(tmp_path / "c"))) == "ask"
 
 
 def test_answers_with_changes_of_their_own_are_applied(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ async def test_nobody_there_is_answered_by_policy_at_once(directory, told):
     assert told[1] == Answered(agent=LEAD, question="q-1", answer=answer)
 
 
+@pytest.mark.spec("USR-05")
 async def test_patience_ends_with_an_answer_by_policy(directory, told):
     desk = FileDesk(directory, clock=SystemClock(), emit=told.append, attended=True, patience=0.02)
     answer = await desk.ask(may())

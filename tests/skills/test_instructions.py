@@ -39,6 +39,7 @@ def told(cwd: Path, home: Path, *hidden: str) -> Instructions:
     return instructions_for(cwd=cwd, home=home, hidden=lambda path: Path(path).name in hidden)
 
 
+@pytest.mark.spec("HOM-02", "HOM-03")
 def test_files_are_read_from_the_home_and_from_the_root_down(repository: Path, home: Path) -> None:
     below = repository / "lib"
     files = [
@@ -80,6 +81,7 @@ def test_imports_go_so_deep_and_no_deeper(repository: Path, home: Path) -> None:
     assert "6.md is not part of the instructions" in found.notes[0]
 
 
+@pytest.mark.spec("HOM-04")
 def test_a_project_brings_nothing_from_elsewhere_and_a_person_may(repository: Path, home: Path) -> None:
     secret = written(repository.parent / "secret.md", "hunter2")
     keys = written(home / "shoal" / "trust.json", "hunter2")

@@ -10,6 +10,8 @@ import pytest
 from cast import agent, all_turns, use
 from crew_rig import ends, opened, starts, texts
 from shoal.app.skill_trust import SkillTrust
+from shoal.core.agents import Resolved
+from shoal.core.events import Event, ToolReturned
 from skill_rig import Mind, command, everything, skill
 
 
@@ -158,6 +160,18 @@ async def test_a_skill_that_forks_is_done_by_an_agent_limited_to_its_tools(proje
     assert ends(session)["/census"].status == "completed"
 
 
+@pytest.mark.spec("PRM-08")
+async def test_a_skill_that_forks_starts_no_agent_of_a_kind_that_a_rule_denies(
+    project: Path, home: Path
+) -> None:
+    skill(home / "skills", "census", "part-census Count.", context="fork", agent="Explore")
+    mind = Mind(lead=[use("Skill", skill="census"), "done"], census=["there are 7"])
+    async with opened(project, mind.model, disallowed_tools=["Agent(Explore)"]) as session:
+        await all_turns(session)
+    assert starts(session) == []
+    assert "Agent(Explore)" in texts(session)[0]
+
+
 @pytest.mark.spec("FRK-06")
 async def test_in_assistant_mode_a_skill_that_forks_runs_in_the_background_and_is_told_of(
     project: Path, home: Path
@@ -198,15 +212,16 @@ async def test_agents_at_every_depth_have_the_skills_of_the_lead(project: Path, 
 
 
 @pytest.mark.spec("DEF-08")
+@pytest.mark.parametrize("named", ["colours", "arts:colours"])
 async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
-    project: Path, home: Path
+    project: Path, home: Path, named: str
 ) -> None:
     skill(home / "skills", "style", "Write short lines.")
     plugin = project / "plugin"
     skill(plugin, "colours", "Use no red.")
     beside = plugin / "colours" / "palette.md"
     beside.write_text("only blue")
-    defined = {"painter": {"description": "d", "prompt": "You paint.", "skills": ["style", "colours"]}}
+    defined = {"painter": {"description": "d", "prompt": "You paint.", "skills": ["style", named]}}
     mind = Mind(
         lead=[agent("part-paint", subagent_type="painter"), "done"],
         paint=[use("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), everything],
@@ -219,6 +234,32 @@ async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
     assert "The skill arts:colours" in told
     assert "Use no red." in told
     assert "Knows style" in texts(session)[0]
+
+
+@pytest.mark.spec("USR-13")
+async def test_a_spawn_lists_the_skills_and_tools_it_resolved(project: Path, home: Path) -> None:
+    skill(home / "skills", "style", "Write short lines.")
+    defined = {"painter": {"description": "d", "prompt": "p", "tools": ["Read", "Glob"], "skills": ["style"]}}
+    paint = agent("part-paint", subagent_type="painter", run_in_background=True)
+    mate = agent("part-mate", subagent_type="painter", name="ann")
+    mind = Mind(
+        lead=[use("TeamCreate", team_name="crew"), [paint, mate], "done"], paint=["painted"], mate=["painted"]
+    )
+    found: list[Resolved] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, ToolReturned) and event.tool == "Agent":
+            found.append(event.data["resolved"])
+
+    async with opened(project, mind.model, agents=defined) as session:
+        session.watch(look)
+        await all_turns(session)
+        _, alone, member = texts(session)
+    assert "with 2 tools and the skill style, starting at" in alone
+    assert " tools and the skill style." in member
+    assert found[0].tools == ("Read", "Glob")
+    assert {"Read", "Glob", "SendMessage"} <= set(found[1].tools)
+    assert [each.skills for each in found] == [("style",)] * 2
 
 
 @pytest.mark.spec("DEF-08", "USR-13")

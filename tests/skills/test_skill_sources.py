@@ -34,7 +34,7 @@ def at(cwd: Path, home: Path) -> Skills:
     return skills_for(cwd=cwd, home=home)
 
 
-@pytest.mark.spec("SKL-01")
+@pytest.mark.spec("SKL-01", "HOM-02", "HOM-03")
 def test_the_nearest_source_is_used_and_all_are_found(repository: Path, home: Path) -> None:
     below = repository / "lib" / "deep"
     skill(repository / ".claude" / "skills", "one", "of the root")

@@ -10,7 +10,7 @@ from shoal.core.ids import Ids
 from shoal.stores.files.board import FileTaskBoard
 from shoal.stores.files.mailboxes import FileMailboxes
 from shoal.stores.files.rosters import FileRosters
-from shoal.stores.memory_record import MemoryRecord
+from shoal.testing import MemoryRecord
 
 
 class InMemory:

@@ -203,7 +203,7 @@ async def _open(home, name):
         await board.create(Draft(subject="x", description=""))
 
 
-@pytest.mark.spec("USR-29")
+@pytest.mark.spec("USR-29", "HOM-04")
 async def test_a_link_in_the_home_leads_nowhere(home, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -69,6 +69,16 @@ async def test_an_entry_has_the_published_fields_and_is_flagged_when_consumed(ma
     assert json.loads(inbox(home).read_bytes()) == [entry | {"msg_id": "m1", "read": True}]
 
 
+@pytest.mark.spec("BOX-01")
+async def test_what_another_program_wrote_in_its_own_way_is_flagged_when_consumed(mail, home):
+    theirs = {"from": "bob", "text": "hi", "timestamp": AT, "read": False, "parts": [{"kind": "text"}]}
+    inbox(home).write_text(json.dumps([theirs], indent=2))
+    assert await consumed(mail) == ["hi"]
+    (entry,) = json.loads(inbox(home).read_bytes())
+    assert entry.items() >= (theirs | {"read": True}).items()
+    assert await mail.take("ann") == ()
+
+
 @pytest.mark.spec("BOX-01", "BOX-05", "USR-04")
 async def test_the_file_stays_small_whatever_the_history_and_nothing_is_lost(mail, home):
     standings = [(await mail.post("ann", message(str(n)))).standing for n in range(1_000)]
@@ -267,7 +277,7 @@ class _Deaf:
     def close(self): ...
 
 
-@pytest.mark.spec("BOX-05")
+@pytest.mark.spec("BOX-05", "USR-04")
 async def test_the_ten_thousandth_message_costs_what_the_tenth_did(mail):
     """In system calls' bytes: what is written for a post does not depend on what is behind it."""
 

@@ -13,16 +13,15 @@ from shoal.stores.files.journal import FileJournal, read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryJournal, MemoryResults, MemoryTranscript
+from shoal.stores.memory import MemoryJournal
 from shoal.wire.transcript import Lines
 
 
-@pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
-def test_a_transcript_keeps_what_is_said_in_order(kind, tmp_path):
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_transcript_keeps_what_is_said_in_order(durable, tmp_path):
     path = tmp_path / "s-1.jsonl"
     lines = Lines(session=SessionId("s-1"), cwd="/", version="0")
-    memory = MemoryTranscript()
-    store: Transcript = memory if kind == "memory" else FileTranscript(path, lines, durable="durable" in kind)
+    store: Transcript = FileTranscript(path, lines, durable=durable)
     entries = [
         Said(id=EntryId(f"e-{n}"), parent=EntryId(f"e-{n - 1}") if n else None, at=n, message=user(f"{n}"))
         for n in range(3)
@@ -30,8 +29,7 @@ def test_a_transcript_keeps_what_is_said_in_order(kind, tmp_path):
     for entry in entries:
         store.append(entry)
     store.close()
-    kept = [entry.message for entry in memory.entries] if kind == "memory" else read_session(path).messages
-    assert list(kept) == [entry.message for entry in entries]
+    assert list(read_session(path).messages) == [entry.message for entry in entries]
 
 
 @pytest.mark.parametrize("kind", ["memory", "file", "durable file"])
@@ -52,10 +50,16 @@ def test_a_journal_keeps_what_happened_with_its_time(kind, tmp_path, clock):
     assert list(kept) == expected
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_results_of_one_name_do_not_overwrite_each_other(kind, tmp_path):
-    memory = MemoryResults()
-    store: Results = memory if kind == "memory" else FileResults(tmp_path)
+def test_a_journal_in_memory_does_not_grow_for_as_long_as_a_session_lives(clock):
+    journal = MemoryJournal(clock, most=3)
+    for n in range(5):
+        journal.append(Noted(agent=LEAD, text=f"{n}"))
+    assert [event.text for event in journal.events if isinstance(event, Noted)] == ["2", "3", "4"]
+    assert (len(journal.times), journal.position()) == (3, 5)
+
+
+def test_results_of_one_name_do_not_overwrite_each_other(tmp_path):
+    store: Results = FileResults(tmp_path)
     paths = [store.keep("../t1", content) for content in (b"1", b"2")]
-    kept = [memory.kept[path] if kind == "memory" else path.read_bytes() for path in paths]
-    assert kept == [b"1", b"2"]
+    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
+    assert {path.parent for path in paths} == {tmp_path}

@@ -29,7 +29,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.spec("USR-29")
+@pytest.mark.spec("USR-29", "HOM-04")
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.sampled_from(HOSTILE) | st.text(st.characters(exclude_categories=()), max_size=300))
 def test_a_hostile_name_stays_inside_and_keeps_its_content(tmp_path, name):

@@ -12,6 +12,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, StoreError, TeamBusy
 from shoal.core.roster import COLORS, Newcomer
 from shoal.stores.files import rosters as rosters_module
+from shoal.stores.files.handles import Directory
 from shoal.stores.files.rosters import FileRosters
 
 
@@ -34,7 +35,7 @@ def config(home, team="roof"):
     return json.loads((home / "teams" / team / "config.json").read_bytes())
 
 
-@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09")
+@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09", "HOM-02")
 async def test_a_new_team_has_the_known_files(home, rosters, clock):
     await made(rosters)
     assert config(home) == {
@@ -152,6 +153,17 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
+async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
+    rosters = FileRosters(home, clock=clock)
+    await made(rosters)
+    config = home / "teams" / "roof" / "config.json"
+    for broken in ('{"members": [', '{"name": '):
+        config.write_text(broken)
+        assert await rosters.read("roof") is None
+    kept = [path.read_text() for path in sorted(config.parent.glob("config.json.corrupt-*"))]
+    assert kept == ['{"members": [', '{"name": ']
+
+
 async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
     await made(rosters)
     await rosters.join("roof", newcomer())
@@ -169,7 +181,7 @@ async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
 async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, rosters, monkeypatch):
     await made(rosters)
     with monkeypatch.context() as cut:
-        cut.setattr(rosters_module, "_remove_tree", _die)
+        cut.setattr(Directory, "remove_tree", _die)
         with pytest.raises(SystemExit):
             await rosters.delete("roof")
     assert (home / "teams" / "roof" / "config.json").exists()
@@ -194,6 +206,7 @@ def _die(*_):
     raise SystemExit
 
 
+@pytest.mark.spec("HOM-06")
 async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home, rosters):
     (home / "tasks" / "roof").mkdir(parents=True)
     (home / "tasks" / "roof" / "1.json").write_text("{}")
@@ -221,7 +234,7 @@ async def test_hostile_names_make_nothing(home, rosters, tmp_path):
     assert {path.name for path in tmp_path.rglob("*")} <= {"home", "shoal", "teams.lock"}
 
 
-@pytest.mark.spec("USR-29")
+@pytest.mark.spec("USR-29", "HOM-04")
 async def test_a_link_in_place_of_a_team_leads_nowhere(home, rosters, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -21,6 +21,7 @@ from shoal.stores.files.sessions import (
     list_sessions,
     read_session,
 )
+from shoal.stores.files.subagents import meta_path, recall_unspoken, remember_mode
 
 
 def said(loaded):
@@ -279,6 +280,17 @@ lock = SessionLock(Path(sys.argv[1]), "s-1")
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.mark.spec("HOM-05")
+def test_a_new_mode_leaves_the_other_facts_of_an_agent_as_they_are(home):
+    transcript = home / "agent-a1.jsonl"
+    facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
+    home.mkdir()
+    meta_path(transcript).write_text(json.dumps(facts))
+    remember_mode(transcript, "default")
+    assert json.loads(meta_path(transcript).read_bytes()) == facts | {"mode": "default"}
+    assert recall_unspoken(transcript).mode == "default"
 
 
 @pytest.mark.spec("TRN-02")

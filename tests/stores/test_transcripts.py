@@ -33,7 +33,7 @@ def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, ho
         assert mode(directory) == 0o700
 
 
-@pytest.mark.spec("HOM-02")
+@pytest.mark.spec("HOM-02", "HOM-04")
 def test_side_chains_and_runs_have_their_places(home):
     session, agent = SessionId("s-1"), AgentId("a1")
     beside = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
@@ -63,6 +63,7 @@ def test_a_very_long_directory_name_still_has_a_place(writer):
     assert len(one.path.parent.name) < 256
 
 
+@pytest.mark.spec("HOM-04")
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "", ".", "..", "-rf", "a\x00b", "x" * 300])
 def test_a_session_id_that_is_a_path_is_refused(writer, session):
     with pytest.raises(StoreError, match="cannot be used as the name"):

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
 from dying_parts import PARTS, SETTINGS
 
 from cast import all_turns
+from shoal.core.clock import SystemClock
 from shoal.tools.define import tool
 from troupe import opened, troupe
 
@@ -24,9 +25,29 @@ async def die() -> str:
     return ""
 
 
+class Settable(SystemClock):
+    """The machine's clock, which somebody may set."""
+
+    behind = 0
+
+    def now(self) -> int:
+        return super().now() - self.behind
+
+
+CLOCK = Settable()
+
+
+@tool(name="SetClockBack", reads_only=True)
+async def set_clock_back() -> str:
+    """By an hour."""
+    CLOCK.behind = 3_600_000
+    return "It is earlier now."
+
+
 async def main(cwd: Path, session: str, part: str, pace: float) -> None:
     model, settings = troupe(pace, **PARTS[part]), SETTINGS
-    async with opened(cwd, model, tools=[die], session_id=session, settings=settings) as lead:
+    tools = [die, set_clock_back]
+    async with opened(cwd, model, tools=tools, session_id=session, settings=settings, clock=CLOCK) as lead:
         await all_turns(lead, "Begin.")
 
 

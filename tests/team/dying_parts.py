@@ -84,6 +84,18 @@ PARTS: Mapping[str, Mapping[str, Sequence[Line]]] = {
         ],
         "ann": ["ready", use("Die"), "I do not answer"],
     },
+    "asked after the clock was set back": {
+        "lead": [
+            CREATE,
+            member("ann"),
+            "wait",
+            use("SetClockBack"),
+            tell("ann", {"type": "shutdown_request"}),
+            "asked",
+            last_words,
+        ],
+        "ann": ["ready", use("Die"), "I do not answer"],
+    },
     "planned": {
         "lead": [CREATE, member("eve", mode="plan"), "wait", last_words],
         "eve": [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import shoal
@@ -39,7 +41,7 @@ async def both(session: shoal.Session, *answers: Any) -> tuple[str, list[Questio
     return text, asking.result()
 
 
-@pytest.mark.spec("PPR-01", "MSG-07", "MSG-08", "USR-05", "BOX-03")
+@pytest.mark.spec("PPR-01", "MSG-07", "MSG-08", "MSG-11", "USR-05", "BOX-03")
 async def test_a_member_s_permission_is_asked_for_by_mail_and_answered_by_the_person(tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -61,12 +63,20 @@ async def test_a_member_s_permission_is_asked_for_by_mail_and_answered_by_the_pe
     assert (question.agent, question.tool, question.tool_use_id) == ("ann@crew", "Write", "w1")
     envelope, request = to_lead[0]
     assert (envelope["from"], envelope.get("color"), envelope.get("summary")) == ("ann", "blue", None)
-    assert (request["type"], request["agent_id"], request["tool_name"]) == (
-        "permission_request",
-        "ann",
-        "Write",
-    )
-    assert request["request_id"].startswith("perm-")
+    assert re.fullmatch(r"perm-\d{13}-[0-9a-z]{7}", request["request_id"])
+    assert request == {
+        "type": "permission_request",
+        "request_id": request["request_id"],
+        "agent_id": "ann",
+        "tool_name": "Write",
+        "tool_use_id": "w1",
+        "description": question.reason,
+        "input": {"file_path": "a.txt", "content": "one"},
+        "permission_suggestions": json.loads(msgspec.json.encode(question.suggestions)),
+    }
+    assert question.reason
+    accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    assert accept in request["permission_suggestions"]
     assert envelope["read"] is True
     (envelope, response), *_ = to_ann
     assert (envelope["from"], envelope["read"]) == ("team-lead", True)
@@ -75,15 +85,18 @@ async def test_a_member_s_permission_is_asked_for_by_mail_and_answered_by_the_pe
     assert (tmp_path / "a.txt").read_text() == "two"
 
 
-@pytest.mark.spec("PPR-01")
+@pytest.mark.spec("PPR-01", "MSG-08")
 async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
 
-    def note(request: Request) -> Any:
-        said.append(last_result(request))
-        return use("Bash", f"b{len(said)}", command="touch x")
+    def touch(name: str) -> Any:
+        def line(request: Request) -> Any:
+            said.append(last_result(request))
+            return use("Bash", f"b{len(said)}", command=f"touch {name}")
+
+        return line
 
     def done(request: Request) -> str:
         said.append(last_result(request))
@@ -91,7 +104,7 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
 
     model = troupe(
         lead=[CREATE, member("ann"), "wait", "end"],
-        ann=[use("Bash", "b0", command="touch x"), note, note, done],
+        ann=[use("Bash", "b0", command="touch x"), touch("x"), touch("x"), touch("y"), touch("y"), done],
     )
     rule = AddRules(rules=(RuleValue(tool_name="Bash", rule_content="touch x"),))
     settings = '{"shoal": {"sandbox": {"enabled": false}}}'
@@ -100,10 +113,22 @@ async def test_a_refusal_is_told_to_the_member_and_a_rule_for_the_session_holds(
             session,
             lambda _: Denied(reason="not now"),
             lambda _: Allowed(remember="session", updates=(rule,)),
+            lambda _: Allowed(remember="session"),
         )
-    assert len(asked) == 2, "the rule answers the third call"
+        refused, allowed = (json.loads(each["text"]) for each in inbox("crew", "ann")[1:3])
+    assert len(asked) == 3, "a rule answers the third call, and another one the fifth"
     assert "not now" in said[0]
+    assert all("not run" not in each for each in said[1:])
     assert (tmp_path / "x").exists()
+    last = asked[-1]
+    assert isinstance(last, MayRun)
+    assert last.rule == "Bash(touch y)"
+    assert [each.destination for each in last.suggestions] == ["session", "localSettings"]
+    answer = {"type": "permission_response", "request_id": refused["request_id"]}
+    assert refused == answer | {"subtype": "error", "error": "not now"}
+    (granted,) = allowed["response"]["permission_updates"]
+    assert allowed["subtype"] == "success"
+    assert granted["rules"] == [{"toolName": "Bash", "ruleContent": "touch x"}]
 
 
 @pytest.mark.spec("PPR-01", "USR-05")
@@ -143,7 +168,10 @@ def plan(text: str) -> Any:
     return use("ExitPlanMode", f"plan-{text}", plan=text)
 
 
-@pytest.mark.spec("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "AGT-11", "USR-26", "SND-01")
+@pytest.mark.spec(
+    *("PLN-01", "PLN-02", "PLN-03", "MSG-05", "MSG-06", "MSG-11", "AGT-11", "USR-26"),
+    *("SND-01", "SND-04", "TEAM-02"),
+)
 @pytest.mark.parametrize(
     ("approver", "form"), [("auto", ""), ("lead", "newer"), ("lead", "older"), ("user", "")]
 )
@@ -185,7 +213,7 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
             _, asked = await both(
                 session,
                 lambda _: Denied(reason="shorter"),
-                lambda question: Approved(digest=question.digest),
+                lambda question: Approved(digest=question.digest, mode="acceptEdits"),
             )
             assert all(isinstance(each, ApprovePlan) and each.agent == "ann@crew" for each in asked)
         else:
@@ -199,12 +227,24 @@ async def test_a_member_that_must_plan_changes_nothing_before_its_plan_is_approv
         assert "shorter" in said[1]
         assert "still in plan mode" in said[1]
     assert "The plan is approved" in said[-2]
+    # The lead's own, unless the person names another.
+    mode = "acceptEdits" if approver == "user" else "bypassPermissions"
+    assert f"the permission mode is {mode}" in said[-2]
     assert (tmp_path / "a.txt").read_text() == "one"
     plans = [each for each in requests if each["type"] == "plan_approval_request"]
     assert len({each["requestId"] for each in plans}) == len(plans) == (1 if approver == "auto" else 2)
-    assert all(each["requestId"].endswith("@ann@crew") and each["planFilePath"][0] == "/" for each in plans)
-    assert responses[-1]["approved"] is True
-    assert responses[-1]["permissionMode"] == "bypassPermissions"
+    assert all(re.fullmatch(r"plan_approval-\d{13}@ann@crew", each["requestId"]) for each in plans)
+    assert [each["planContent"] for each in plans] == ["a long plan", "a plan"][-len(plans) :]
+    assert all(Path(each["planFilePath"]).is_absolute() for each in plans)
+    assert [each["requestId"] for each in responses] == [each["requestId"] for each in plans]
+    for each in (*plans, *responses):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each.pop("timestamp"))
+    answer_to = {"type": "plan_approval_response", "requestId": plans[-1]["requestId"]}
+    assert Path(plans[-1]["planFilePath"]).read_text() == "a plan"
+    assert responses[-1] == answer_to | {"approved": True, "permissionMode": mode}
+    if approver != "auto":
+        answer_to["requestId"] = plans[0]["requestId"]
+        assert responses[0] == answer_to | {"approved": False, "feedback": "shorter"}
     assert roster["members"][1]["planModeRequired"] is True
 
 

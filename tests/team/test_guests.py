@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,33 @@ async def test_a_lead_that_is_resumed_leaves_it_and_its_tasks_alone(tmp_path: Pa
         assert (held.owner, held.attempt) == ("codex", attempt)
     assert len(inbox("roof", "codex")) == 1
     await record.aclose()
+
+
+@pytest.mark.spec("TSK-06", "TSK-08", "TSK-11")
+async def test_who_is_given_a_task_by_it_or_waited_for_it_is_told_and_it_writes_nothing_to_itself(
+    tmp_path: Path,
+) -> None:
+    record, guest = the_guest(tmp_path)
+    async with opened(tmp_path, troupe(lead=[use("TeamCreate", team_name="roof"), "made"])) as session:
+        async for _ in session.run("begin"):
+            pass
+        seat = await guest.sit("roof", "codex")
+        tasks = GuestTasks(record, guest)
+        for subject in ("Dig", "Sow", "Water"):
+            await tasks.create(seat, Draft(subject=subject, description=""))
+        await tasks.update(seat, "2", Wish(owner="team-lead", blocked_by=["1"]))
+        assert told("team-lead") == ["2"]
+        await tasks.update(seat, "1", Wish(status="completed"))
+        assert told("team-lead") == ["2", "2"]
+        await tasks.update(seat, "3", Wish(owner="codex"))
+        assert ((await tasks.get(seat, "3")).status, told("codex")) == ("in_progress", [])
+    await record.aclose()
+
+
+def told(name: str) -> list[str]:
+    """The tasks of which somebody was told that they are theirs."""
+    texts = [each["text"] for each in inbox("roof", name)]
+    return [json.loads(text)["taskId"] for text in texts if '"type":"task_assignment"' in text]
 
 
 async def test_it_is_held_to_its_own_place(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ async def test_named_agents_of_one_message_make_one_team_and_join_it(tmp_path: P
     assert [each["name"] for each in roster["members"]] == ["team-lead", "ann", "bob"]
     assert roster["leadSessionId"] == session.id
     assert f"ann has joined the team {name}" in texts[0]
+    assert f"teammate_id: ann@{name}" in texts[0]
     assert f"bob has joined the team {name}" in texts[1]
     assert texts[2].startswith("a report"), "one without a name is an agent for one job"
     assert "hello from bob" in "".join(heard)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +18,13 @@ from cast import Gate, all_turns, recorded, use
 from shoal.app.turn import Turn
 from shoal.core.clock import SystemClock
 from shoal.core.events import MemberRested, MemberWoken
+from shoal.core.identity import current_identity, current_member
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail
 from shoal.core.messages import ToolUse
 from shoal.core.names import AgentName, TeamName
 from shoal.core.requests import Request
+from shoal.core.tools import Site
 from shoal.models.scripted import ScriptedModel
 from shoal.tools.define import FunctionTool, tool
 from troupe import config, home, last_words, member, opened, results, speaker, troupe
@@ -83,6 +87,36 @@ class Minds:
         self.told[int(found[1])] += 1
         self.order.append(int(found[1]))
         return use("TaskUpdate", f"{who}-{found[1]}", taskId=found[1], status="completed")
+
+
+@pytest.mark.spec("BCK-02")
+async def test_a_thousand_members_of_one_process_each_act_as_themselves(tmp_path: Path) -> None:
+    acted: dict[str, tuple[str, str, int]] = {}
+
+    @tool(name="Who", reads_only=True)
+    async def who(*, site: Site) -> str:
+        """Who acts here, and in which process?"""
+        acted[site.agent.agent] = (current_identity().agent, current_member().agent, os.getpid())
+        return "you"
+
+    def think(request: Request) -> Any:
+        if speaker(request) != "lead":
+            return "ready" if results(request.messages[-1:]) else use("Who")
+        return next(lead, "as you wish")
+
+    lead = iter([use("TeamCreate", team_name="crew"), [member(f"m{n}") for n in range(1_000)]])
+    settings = json.dumps({"shoal": {"fan_out_preview": None}})
+    async with opened(tmp_path, ScriptedModel(think), tools=[who], settings=settings) as session:
+        async with asyncio.timeout(200):
+            turn: Turn | None = session.run("Begin.")
+            while turn is not None:
+                async for _ in turn:
+                    pass
+                turn = await session.next_turn()
+        states = Counter(each.state for each in session.parts.teams.members())
+    assert states == {"idle": 1_000}
+    names = [f"m{n}@crew" for n in range(1_000)]
+    assert acted == {name: (name, name, os.getpid()) for name in names}
 
 
 @pytest.mark.spec("BCK-02", "TSK-04", "TSK-06", "TSK-07", "USR-25")

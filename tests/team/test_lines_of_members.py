@@ -16,9 +16,18 @@ import pytest
 import shoal
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, once, opened, provider, said_to
-from shoal.core.events import AgentEnded, AgentStarted, Event, Noted, RequestSettled
+from shoal.core.clock import Deadline, SystemClock
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    Event,
+    MemberRested,
+    Noted,
+    RequestSettled,
+    ToolStarted,
+)
 from shoal.core.ids import AgentId
-from shoal.team.afar import Afar
+from shoal.team.afar import STARTING, Afar
 from troupe import config, home, inbox, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
@@ -60,6 +69,29 @@ async def test_several_who_ask_a_member_at_once_whether_it_rests_are_all_answere
         assert teams.members()[0].pid == ann.pid
 
 
+class HastyClock(SystemClock):
+    """Has two seconds for a member to get ready."""
+
+    def deadline(self, seconds: float) -> Deadline:
+        return super().deadline(2 if seconds == STARTING else seconds)
+
+
+@pytest.mark.spec("USR-07")
+async def test_a_process_that_does_not_get_ready_is_given_up_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = {"type": "command", "command": "sleep 100", "timeout": 100}
+    given = {"shoal": {"teammate_mode": "process"}, "hooks": {"SubagentStart": [{"hooks": [hangs]}]}}
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), said_to], ann=["Never."]),
+        opened(tmp_path, settings=json.dumps(given), clock=HastyClock()) as session,
+        asyncio.timeout(20),
+    ):
+        text = await all_turns(session, "Go.")
+        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    assert "The process of ann could not be started: it did not say that it is ready." in text
+
+
 async def test_a_member_that_dies_while_it_is_asked_whether_it_rests_interrupts_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +111,36 @@ async def test_a_member_that_dies_while_it_is_asked_whether_it_rests_interrupts_
             await asyncio.wait([asking])
         assert not asking.cancelled()
         assert "ann" not in str(config("crew")["members"])
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+@pytest.mark.spec("USR-07", "LIF-04")
+async def test_one_whose_process_stands_still_for_good_goes_on_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_work: bool
+) -> None:
+    monkeypatch.setattr("shoal.team.afar.PATIENCE", 1.0)
+    begin = [use("Bash", "b1", command="sleep 100", timeout=120000)] if at_work else []
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[*begin, "Rest."]),
+        opened(tmp_path, settings=settings(stall_after=0.5)) as session,
+        asyncio.timeout(30),
+        asyncio.TaskGroup() as tasks,
+    ):
+        seen = ToolStarted if at_work else MemberRested
+        ready = watched(session, lambda e: isinstance(e, seen) and e.agent == "ann@crew")
+        turns = tasks.create_task(all_turns(session, "Go."))
+        await ready.wait()
+        pid = pid_of(session, "ann")
+        again = watched(session, lambda e: isinstance(e, AgentStarted) and e.agent == "ann@crew")
+        os.kill(pid, signal.SIGSTOP)
+        await again.wait()
+        await turns
+        assert pid_of(session, "ann") != pid
+        assert not Path(f"/proc/{pid}").exists()
+        assert [each["name"] for each in config("crew")["members"]] == ["team-lead", "ann"]
+        notes = "\n".join(event.text for event in recorded(session) if isinstance(event, Noted))
+    assert "ann has not answered for 1 s" in notes
+    assert "it had not answered for 1 s); it goes on in a new one" in notes
 
 
 async def test_the_death_of_one_that_waits_for_its_turn_is_noticed_in_two_seconds(

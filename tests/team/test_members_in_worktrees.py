@@ -9,7 +9,9 @@ import pytest
 
 from cast import all_turns, recorded, use
 from shoal.core.events import WorkKept
-from troupe import approve_shutdown, last_words, member, opened, tell, troupe
+from shoal.core.messages import ToolUse
+from shoal.core.requests import Request
+from troupe import approve_shutdown, config, last_words, member, opened, tell, troupe
 
 pytestmark = pytest.mark.needs("git", "bwrap")
 
@@ -19,8 +21,14 @@ def git(place: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.spec("ISO-02")
+@pytest.mark.spec("ISO-02", "TEAM-02")
 async def test_a_member_s_work_in_a_worktree_is_kept_and_the_lead_is_told_where(tmp_path: Path) -> None:
+    places: list[str] = []
+
+    def write(_: Request) -> ToolUse:
+        places.append(config("crew")["members"][1]["cwd"])
+        return use("Write", file_path="new.txt", content="new\n")
+
     project = tmp_path / "project"
     project.mkdir()
     git(project, "init", "-q", "-b", "main")
@@ -38,12 +46,13 @@ async def test_a_member_s_work_in_a_worktree_is_kept_and_the_lead_is_told_where(
             "asked",
             last_words,
         ],
-        ann=[use("Write", file_path="new.txt", content="new\n"), "written", approve_shutdown],
+        ann=[write, "written", approve_shutdown],
     )
     async with opened(project, model) as session:
         await all_turns(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
     (kept,) = [event.work for event in recorded(session) if isinstance(event, WorkKept)]
+    assert places == [kept.path]
     assert not (project / "new.txt").exists()
     assert (Path(kept.path) / "new.txt").read_text() == "new\n"
     assert f"worktreePath: {kept.path}" in told

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from cast import Gate, all_turns, recorded, use
+from shoal.core.clock import iso
 from shoal.core.events import AgentStarted, ToolReturned
 from shoal.core.messages import result_text
 from shoal.core.requests import Request
+from shoal.testing import FakeClock
 from troupe import (
     approve_shutdown,
     config,
@@ -66,7 +68,7 @@ async def test_a_message_to_a_peer_is_routed_and_told_to_the_lead_in_short(tmp_p
         envelope = inbox("crew", "bob")[1]
         notices = [json.loads(each["text"]) for each in inbox("crew", "team-lead")]
     (data,) = [event.data for event in returned if event.call == "m1"]
-    assert data["success"] is True
+    assert (data["success"], data["message"]) == (True, "Sent to bob.")
     assert data["routing"] == {
         "sender": "ann",
         "target": "@bob",
@@ -78,7 +80,35 @@ async def test_a_message_to_a_peer_is_routed_and_told_to_the_lead_in_short(tmp_p
     tag = '<teammate-message teammate_id="ann" color="green" summary="a hint">\nlook at main.py\n'
     assert any(tag in each for each in said)
     assert [each["summary"] for each in notices if "summary" in each] == ["[to bob] a hint"]
-    assert "It last wrote [to bob] a hint" in text
+    told = '<teammate-message teammate_id="ann" color="green">\nann is idle (available).\n'
+    assert f"{told}It last wrote [to bob] a hint" in text
+
+
+@pytest.mark.spec("MSG-02", "LIF-02")
+async def test_an_idle_notice_is_about_its_own_working_period_alone(tmp_path: Path) -> None:
+    clock = FakeClock()
+    model = troupe(
+        lead=[CREATE, member("bob"), member("ann"), "wait", tell("ann", "again", "more"), "wait", "end"],
+        ann=[
+            tell("bob", "hello", "greets him"),
+            "said so",
+            tell("team-lead", "done", "all done"),
+            "reported",
+        ],
+        bob=["ready"],
+    )
+    async with opened(tmp_path, model, clock=clock) as session:
+        await all_turns(session)
+        texts = [each["text"] for each in inbox("crew", "team-lead") if each["from"] == "ann"]
+    first, second = (json.loads(text) for text in texts if text.startswith("{"))
+    told = {
+        "type": "idle_notification",
+        "from": "ann",
+        "timestamp": iso(clock.now()),
+        "idleReason": "available",
+    }
+    assert first == told | {"summary": "[to bob] greets him", "result": "said so"}
+    assert second == told | {"result": "reported"}
 
 
 @pytest.mark.spec("SND-02", "SND-04", "CTL-04", "CTL-03")
@@ -100,12 +130,36 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
         boxes = {name: [each["text"] for each in inbox("crew", name)] for name in ("ann", "bob", "team-lead")}
     data = {event.call: event.data for event in returned}
     refused = next(event for event in returned if event.call == "m2")
-    assert data["m1"]["recipients"] == ["team-lead", "ann"]
-    assert data["m1"]["routing"]["target"] == "@team"
-    assert "targetColor" not in data["m1"]["routing"]
+    assert data["m1"] == {
+        "success": True,
+        "message": "Sent to team-lead, ann.",
+        "routing": {"sender": "bob", "target": "@team", "summary": "halt", "content": "stop"},
+        "recipients": ["team-lead", "ann"],
+    }
     assert boxes["ann"].count("stop") == boxes["team-lead"].count("stop") == 1
     assert boxes["bob"].count("stop") == 0
     assert refused.result.is_error
+    assert result_text(refused.result) == "Only text can be sent to everyone."
+    assert not any("shutdown_request" in text for texts in boxes.values() for text in texts)
+
+
+@pytest.mark.spec("USR-04")
+async def test_a_message_that_waits_behind_a_full_inbox_is_said_to_wait(tmp_path: Path) -> None:
+    gate = Gate()
+    many = [use("SendMessage", f"m{n}", to="ann", message=f"word {n}", summary="a word") for n in range(70)]
+    model = troupe(
+        lead=[CREATE, member("ann"), use("Until"), many, use("Open"), "wait", "end"],
+        ann=[use("Gate"), "heard"],
+    )
+    tools = [gate.tool, gate.until, gate.open]
+    async with opened(tmp_path, model, tools=tools) as session:
+        returned, _ = await heard(session)
+        path = next(home().glob("projects/*/*/subagents/agent-ann@crew.jsonl"))
+        told = path.read_text(encoding="utf-8")
+    answers = {event.call: result_text(event.result) for event in returned}
+    assert answers["m0"] == "Sent to ann."
+    assert answers["m69"] == "Sent to ann. It waits behind older mail of ann."
+    assert all(told.count(f"word {n}\\n") == 1 for n in range(70))
 
 
 @pytest.mark.spec("SND-03")
@@ -120,6 +174,25 @@ async def test_a_message_to_a_stranger_names_those_there_are_and_writes_nothing(
     assert "There is no agent 'nobody'" in said
     assert "In the team are: team-lead, ann." in said
     assert "nobody.json" not in files
+
+
+@pytest.mark.spec("SND-03")
+async def test_nobody_can_be_asked_to_end_or_answered_who_is_not_there(tmp_path: Path) -> None:
+    answer = {"type": "plan_approval_response", "request_id": "plan_approval-1@nobody@crew", "approve": True}
+    calls = [tell("nobody", {"type": "shutdown_request"}), tell("nobody", answer)]
+    model = troupe(lead=[CREATE, member("ann"), calls, "end"], ann=["ready"])
+    settings = json.dumps({"shoal": {"plan_approver": "lead"}})
+    async with opened(tmp_path, model, settings=settings) as session:
+        await all_turns(session)
+        refused = results(session.agent.conversation.messages)[-2:]
+        files = sorted(path.name for path in (home() / "teams/crew/inboxes").iterdir())
+        mail = [each["text"] for each in inbox("crew", "ann")]
+    assert [each.is_error for each in refused] == [True, True]
+    for each in refused:
+        said = "Nobody in the team crew is called 'nobody'. There are: team-lead, ann."
+        assert result_text(each) == said
+    assert [name for name in files if name.endswith(".json")] == ["ann.json", "team-lead.json"]
+    assert mail == ["Begin."]
 
 
 @pytest.mark.spec("CTL-01", "BOX-07")

@@ -16,6 +16,7 @@ from troupe import config, inbox, member, tell
 CREATE = use("TeamCreate", team_name="crew")
 
 
+@pytest.mark.spec("TEAM-02")
 @pytest.mark.parametrize("place", ["in-process", "process"])
 async def test_each_member_has_its_own_provider_type_directory_and_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -55,5 +56,8 @@ async def test_each_member_has_its_own_provider_type_directory_and_budget(
     mail = [each["text"] for each in inbox("crew", "team-lead")]
     assert any("From the other provider." in text for text in mail)
     assert any("budget" in text for text in mail)
-    backends = {each["name"]: each.get("backendType") for each in config("crew")["members"]}
+    entered = {each["name"]: each for each in config("crew")["members"]}
+    backends = {name: each.get("backendType") for name, each in entered.items()}
     assert backends == {"team-lead": None, "ann": place, "bob": place}
+    assert (entered["bob"]["model"], entered["bob"]["cwd"]) == ("gpt-5.1", str(tmp_path / "part"))
+    assert (entered["ann"]["agentType"], entered["ann"]["cwd"]) == ("scout", str(tmp_path))

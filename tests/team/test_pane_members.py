@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, everything, once, opened, provider
-from shoal.core.events import MemberRested, Noted
+from shoal.core.events import AgentEnded, MemberRested, Noted
 from shoal.core.names import AgentName, TeamName
 from tmux_rig import WAITING, TmuxServer
 from troupe import config, inbox, member, tell
 
+STAND_IN = Path(__file__).parents[1] / "backends" / "it2_stand_in.py"
 CREATE = use("TeamCreate", team_name="crew")
+TELLING = (
+    *(sys.executable, "-S", "-c"),
+    "import json, signal, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:])); signal.pause()",
+)
+"""Words for a program that writes its arguments into a pipe and stays."""
 END = tell("ann", {"type": "shutdown_request", "reason": "done"})
 
 
@@ -24,7 +34,7 @@ def settings(**own: object) -> str:
     return json.dumps({"shoal": {"shutdown_grace": 10, **own}})
 
 
-@pytest.mark.spec("BCK-01", "BCK-03", "USR-20")
+@pytest.mark.spec("BCK-01", "BCK-03", "MSG-04", "MSG-11", "USR-20")
 async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
@@ -50,6 +60,30 @@ async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
         ]
     assert (answers[0]["paneId"], answers[0]["backendType"]) == (pane, "tmux")
     assert len(tmux.rows("#{pane_id}")) == 1
+
+
+@pytest.mark.spec("TEAM-07")
+async def test_a_team_is_deleted_with_the_panes_and_the_processes_of_those_who_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    lead = [CREATE, [member("ann"), member("bob")], once(use("TeamDelete"), when="Delete it.")]
+    async with (
+        provider(monkeypatch, lead=lead, ann=["Resting now."], bob=["Resting now."]),
+        opened(tmp_path, settings=settings(), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        assert len(tmux.rows("#{pane_id}")) == 3
+        pids = [each.pid for each in session.parts.teams.members()]
+        assert len(pids) == 2
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+        await all_turns(session, "Delete it.")
+        assert len(tmux.rows("#{pane_id}")) == 1
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        for place in ("teams", "tasks"):
+            assert not (Path(session.parts.settings.home) / place / "crew").exists()
 
 
 @pytest.mark.spec("USR-20")
@@ -111,6 +145,257 @@ async def test_another_program_is_a_member_in_its_pane(
     task = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
     assert task["status"] == "completed"
     assert len(tmux.rows("#{pane_id}")) == 1
+
+
+@pytest.mark.spec("TEAM-08", "BCK-03")
+async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_roster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    spawn = [
+        member("ann", subagent_type="scout", mode="acceptEdits"),
+        member("bob", subagent_type="scout", mode="plan"),
+        member("cyd", subagent_type="scout"),
+    ]
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+        "skip_permissions": False,
+        "mode": "acceptEdits",
+        "allowed_tools": ["Read"],
+        "disallowed_tools": ["Bash(rm:*)"],
+    }
+    async with (
+        provider(monkeypatch, lead=[CREATE, spawn, "Wait."]),
+        opened(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        roster = config("crew")["members"][1:]
+        words = {each["name"]: words_in(tmux, each["tmuxPaneId"]) for each in roster}
+        ident = session.agent.identity.session
+    for each in roster:
+        expected = [
+            *("--agent-id", each["agentId"], "--agent-name", each["name"], "--team-name", "crew"),
+            *("--agent-color", each["color"], "--parent-session-id", ident, "--agent-type", "scout"),
+            *("--model", each["model"]),
+        ]
+        assert words[each["name"]][: len(expected)] == expected
+        assert not [key for key in each if "permission" in key.lower() or key == "mode"]
+    rules = ["--allowedTools", "Read", "--disallowedTools", "Bash(rm:*)"]
+    assert words["ann"][14:] == ["--permission-mode", "acceptEdits", *rules]
+    assert words["bob"][14:] == ["--plan-mode-required", *rules]
+    assert words["cyd"][14:] == rules
+    assert [each["name"] for each in roster if each["planModeRequired"]] == ["bob"]
+
+
+def words_in(tmux: TmuxServer, pane: str) -> list[str]:
+    """Of the command line of what runs in a pane, behind the program itself."""
+    pid = tmux("display-message", "-p", "-t", pane, "#{pane_pid}")
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    return words[words.index("--agent-id") :]
+
+
+@pytest.mark.spec("AGT-11", "AGT-07", "PRM-07")
+@pytest.mark.parametrize(
+    ("lead", "wish", "words"),
+    [
+        ("default", None, []),
+        ("default", "plan", ["--plan-mode-required"]),
+        ("acceptEdits", "delegate", ["--permission-mode", "acceptEdits"]),
+        ("default", "acceptEdits", ["--permission-mode", "default"]),
+        ("default", "bypassPermissions", ["--permission-mode", "default"]),
+        ("plan", None, ["--permission-mode", "plan"]),
+        ("bypassPermissions", None, ["--dangerously-skip-permissions"]),
+        ("bypassPermissions", "bypassPermissions", ["--dangerously-skip-permissions"]),
+        ("bypassPermissions", "plan", ["--plan-mode-required", "--dangerously-skip-permissions"]),
+        ("bypassPermissions", "acceptEdits", ["--permission-mode", "acceptEdits"]),
+    ],
+)
+async def test_another_program_is_told_its_mode_and_never_one_wider_than_its_lead_s(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmux: TmuxServer,
+    lead: Any,
+    wish: str | None,
+    words: list[str],
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    given = {
+        "settings": settings(teammate_programs={"scout": [*TELLING, str(pipe)]}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+        "skip_permissions": lead == "bypassPermissions",
+        **({} if lead == "bypassPermissions" else {"mode": lead}),
+    }
+    more = {} if wish is None else {"mode": wish}
+    begin = [CREATE, member("ann", subagent_type="scout", **more), "Wait."]
+    async with provider(monkeypatch, lead=begin), opened(tmp_path, **given) as session, asyncio.timeout(40):
+        async for _ in session.run("Go."):
+            pass
+        told = json.loads(await asyncio.to_thread(pipe.read_text))
+    assert told[told.index("--model") + 2 :] == words
+
+
+@pytest.mark.spec("BCK-01", "BCK-03")
+async def test_where_panes_are_not_to_be_split_a_teammate_has_a_window_with_its_name_and_colour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait."], ann=["Rest."]),
+        opened(tmp_path, settings=settings(split_panes=False), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        pane = config("crew")["members"][1]["tmuxPaneId"]
+        lead, other = tmux.rows("#{window_index} #{window_panes}")
+        assert (lead, other.split()[1]) == ("0 1", "1")
+        assert tmux("display-message", "-p", "-t", pane, "#{pane_title} #{@shoal_color}") == "ann blue"
+
+
+@pytest.mark.spec("BCK-01", "BCK-03")
+async def test_outside_tmux_a_person_is_told_how_to_attach_to_the_panes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.outside.items():
+        monkeypatch.setenv(name, value)
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    tmux.name = "shoal"
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait."], ann=["Rest."]),
+        opened(tmp_path, settings=settings(teammate_mode="tmux"), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        pane = config("crew")["members"][1]["tmuxPaneId"]
+        name = f"shoal-{session.id[:8]}"
+        assert tmux("display-message", "-p", "-t", pane, "#{session_name}") == name
+        notes = [event.text for event in recorded(session) if isinstance(event, Noted)]
+    assert f"Teammates are shown in tmux. To see them: tmux -L shoal attach -t {name}" in notes
+
+
+@pytest.mark.spec("BCK-01")
+async def test_where_tmux_does_not_answer_and_nobody_asked_for_it_teammates_run_in_the_lead_s_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMUX", f"{tmp_path}/nobody,1,0")
+    monkeypatch.setenv("TMUX_PANE", "%1")
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait."], ann=["Rest."]),
+        opened(tmp_path, settings=settings(), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        entered = config("crew")["members"][1]
+    assert (entered["backendType"], entered["tmuxPaneId"]) == ("in-process", "in-process")
+
+
+@pytest.mark.spec("BCK-04")
+async def test_where_it_is_chosen_a_teammate_is_shown_in_a_pane_of_iterm2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "rc").touch()
+    it2 = tmp_path / "bin" / "it2"
+    it2.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
+    it2.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{it2.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("IT2_ROOT", str(tmp_path))
+    monkeypatch.setenv("TERM_PROGRAM", "iTerm.app")
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait."], ann=["Rest."]),
+        opened(tmp_path, settings=settings(teammate_mode="iterm2"), attended=True) as session,
+        asyncio.timeout(40),
+    ):
+        await all_turns(session, "Go.")
+        entered = config("crew")["members"][1]
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert entered["backendType"] == "iterm2"
+    assert ["session", "set-name", "--session", entered["tmuxPaneId"], "ann"] in calls
+    assert ["session", "close", "--session", entered["tmuxPaneId"], "--force"] in calls
+
+
+@pytest.mark.spec("BCK-01")
+async def test_whether_there_are_panes_is_looked_at_once_until_one_cannot_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    looks = tmp_path / "looks"
+    program = tmp_path / "bin" / "tmux"
+    program.parent.mkdir()
+    counting = f'test "$*" = "-u -V" && echo >> {looks}'
+    program.write_text(f'#!/bin/sh\n{counting}\nexec {shutil.which("tmux")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    ann, bob, cyd, dan = (member(name, subagent_type="scout") for name in ("ann", "bob", "cyd", "dan"))
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+    }
+    lead = [CREATE, ann, bob, "Wait.", once(cyd, when="Once more."), once(dan, when="And again.")]
+    async with (
+        provider(monkeypatch, lead=lead) as server,
+        opened(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        assert [each.name for each in session.parts.teams.members()] == ["ann", "bob"]
+        assert len(looks.read_text().splitlines()) == 1
+        await tmux.ended()
+        await all_turns(session, "Once more.")
+        await all_turns(session, "And again.")
+    heard = everything(asked_of(server, "lead")[-1])
+    assert "The teammate cyd was not started" in heard
+    assert "The tmux server of $TMUX does not answer" in heard
+    assert len(looks.read_text().splitlines()) == 2
+
+
+@pytest.mark.spec("LIF-04")
+async def test_another_program_that_dies_is_told_of_within_two_seconds_and_its_task_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+    }
+    task = use("TaskCreate", subject="Look", description="Around.")
+    lead = [
+        CREATE,
+        member("ann", subagent_type="scout"),
+        task,
+        use("TaskUpdate", taskId="1", owner="ann"),
+        "Wait.",
+    ]
+    async with (
+        provider(monkeypatch, lead=lead) as server,
+        opened(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        ended = asyncio.Event()
+        session.watch(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
+        (ann,) = session.parts.teams.members()
+        os.kill(ann.pid or 0, signal.SIGKILL)
+        async with asyncio.timeout(2):
+            await ended.wait()
+        await all_turns(session, "What now?")
+        left = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
+        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    heard = everything(asked_of(server, "lead")[-1])
+    assert "teammate_terminated: task ann@crew, type scout, status failed: it was killed by signal 9" in heard
+    assert (left["status"], left.get("owner")) == ("pending", None)
 
 
 @pytest.mark.spec("BCK-03", "TRN-02")

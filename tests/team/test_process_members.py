@@ -309,7 +309,7 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
         assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 
 
-@pytest.mark.spec("USR-02")
+@pytest.mark.spec("USR-02", "USR-01")
 async def test_what_a_process_spends_counts_against_the_budget_of_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ def turns(session: Any) -> int:
     return sum(isinstance(event, TurnStarted) for event in recorded(session))
 
 
-@pytest.mark.spec("USR-17", "USR-22", "LIF-02", "TSK-07", "AGT-09")
+@pytest.mark.spec("USR-17", "USR-22", "LIF-02", "MSG-02", "TSK-07", "AGT-09")
 async def test_eight_members_with_three_working_periods_each_cost_the_lead_one_turn(tmp_path: Path) -> None:
     tasks = [use("TaskCreate", f"t{n}", subject=f"task {n}", description="d") for n in range(16)]
 
@@ -139,3 +139,15 @@ async def test_a_member_that_crashes_ends_alone_and_its_tasks_are_free_again(tmp
     assert "a bug" in text
     assert names == ["team-lead"]
     assert (task["status"], task.get("owner")) == ("pending", None)
+
+
+@pytest.mark.spec("USR-10")
+async def test_the_last_words_of_one_that_sent_no_report_enter_in_part(tmp_path: Path) -> None:
+    whole = "".join(f"line {n} of what was found\n" for n in range(4_000))
+    model = troupe(lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait", last_words], ann=[whole])
+    async with opened(tmp_path, model) as session:
+        told = await all_turns(session)
+    assert whole[:500] in told
+    assert len(told) <= 4_000
+    path = told.partition("[The whole is in ")[2].partition("]")[0]
+    assert Path(path).read_text() == whole

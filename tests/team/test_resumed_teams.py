@@ -19,6 +19,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, Finished
 from shoal.core.ids import Ids
 from shoal.core.names import AgentName
+from shoal.core.tasks import Draft
 from troupe import config, home, inbox, opened, troupe
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
@@ -84,6 +85,21 @@ async def test_an_idle_member_is_woken_with_all_it_knew(tmp_path: Path) -> None:
     assert "I said: I know 42" in text
 
 
+@pytest.mark.spec("TRN-02", "TSK-07")
+async def test_a_task_that_a_member_had_just_taken_when_its_process_died_is_told(
+    tmp_path: Path,
+) -> None:
+    await killed(tmp_path, "idle")
+    record = shoal.AgentsRecord(home(), clock=SystemClock(), ids=Ids())
+    board = record.board("crew")
+    task = await board.create(Draft(subject="caulk it", description=""))
+    assert (await board.claim(task.id, by=AgentName("ann"))).success
+    await record.aclose()
+    async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
+        await went_on(session)
+    assert transcript("ann").count(f"Task #{task.id} is yours now: caulk it") == 1
+
+
 async def killed_at_work(cwd: Path, after: float) -> None:
     """Ended from outside, some time after all members have joined."""
     process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, "workers", "0.02")
@@ -144,9 +160,10 @@ async def test_mail_that_a_transcript_has_but_no_mark_is_marked_and_not_heard_ag
 
 
 @pytest.mark.spec("USR-08", "USR-12")
-async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path) -> None:
-    await killed(tmp_path, "asked to end")
-    model, settings = troupe(**PARTS["asked to end"]), '{"shoal": {"shutdown_grace": 0.2}}'
+@pytest.mark.parametrize("part", ["asked to end", "asked after the clock was set back"])
+async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path, part: str) -> None:
+    await killed(tmp_path, part)
+    model, settings = troupe(**PARTS[part]), '{"shoal": {"shutdown_grace": 0.2}}'
     async with opened(tmp_path, model, resume=SESSION, settings=settings) as session:
         await went_on(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cast import Gate, all_turns, recorded, use
-from shoal.core.events import AgentEnded
+from shoal.core.events import AgentEnded, ToolReturned
 from shoal.core.messages import result_text
 from shoal.core.requests import Reply, Request
 from shoal.models.scripted import ScriptedModel
@@ -87,7 +88,7 @@ async def test_a_member_may_refuse_once_with_its_reason(tmp_path: Path) -> None:
     assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 
 
-@pytest.mark.spec("SND-01", "LIF-03")
+@pytest.mark.spec("SND-01", "SND-02", "SND-04", "LIF-03", "MSG-03", "MSG-04")
 @pytest.mark.parametrize("form", ["newer", "older"])
 async def test_a_shutdown_is_asked_for_refused_and_agreed_to_in_either_form_of_the_tool(
     tmp_path: Path, form: str
@@ -107,16 +108,38 @@ async def test_a_shutdown_is_asked_for_refused_and_agreed_to_in_either_form_of_t
         lead=[use("TeamCreate", team_name="crew"), member("ann"), "wait", *asks, "asked again", last_words],
         ann=["ready", answer("I am not done", approve=False), "go on", answer("", approve=True)],
     )
+    answers: list[Any] = []
+
+    def hear(event: Any) -> None:
+        if isinstance(event, ToolReturned) and event.data is not None and "request_id" in event.data:
+            answers.append(event.data)
+
     async with opened(tmp_path, model) as session:
+        session.watch(hear)
         text = await all_turns(session)
         mail = [*inbox("crew", "ann"), *inbox("crew", "team-lead")]
     bodies = [json.loads(each["text"]) for each in mail if each["text"].startswith("{")]
+    for each in bodies:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each.pop("timestamp"))
     asked = [each for each in bodies if each["type"] == "shutdown_request"]
-    assert [each["reason"] for each in asked] == ["we are done", "now"]
+    first, second = (each["requestId"] for each in asked)
+    assert all(re.fullmatch(r"shutdown-\d{13}@ann", each) for each in (first, second))
+    ask = {"type": "shutdown_request", "from": "team-lead"}
+    assert asked == [
+        ask | {"requestId": first, "reason": "we are done"},
+        ask | {"requestId": second, "reason": "now"},
+    ]
     (refused,) = [each for each in bodies if each["type"] == "shutdown_rejected"]
-    assert (refused["requestId"], refused["reason"]) == (asked[0]["requestId"], "I am not done")
+    no = {"type": "shutdown_rejected", "from": "ann", "reason": "I am not done"}
+    assert refused == no | {"requestId": first}
     (agreed,) = [each for each in bodies if each["type"] == "shutdown_approved"]
-    assert agreed["requestId"] == asked[1]["requestId"]
+    yes = {"type": "shutdown_approved", "from": "ann", "paneId": "in-process", "backendType": "in-process"}
+    assert agreed == yes | {"requestId": second}
+    # What the tool tells programs of the two requests, and of the answer that let ann go on.
+    told = "ann is asked to shut down; it is ended if it does not answer."
+    sent = {"success": True, "message": told, "target": "ann"}
+    went_on = {"success": True, "message": "The lead is told that you go on.", "request_id": first}
+    assert answers == [sent | {"request_id": first}, went_on, sent | {"request_id": second}]
     assert "it shut down as it was asked to" in text
     assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
 

@@ -184,3 +184,19 @@ async def test_members_in_processes_of_their_own_take_turns_too(
         (MemberWoken, "bob@crew"),
         (MemberRested, "bob@crew"),
     ]
+
+
+@pytest.mark.spec("USR-01", "BCK-01")
+async def test_agents_of_a_member_in_a_process_are_as_deep_as_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = json.dumps({"shoal": {"max_depth": 1, "teammate_mode": "process"}})
+    dig = use("Agent", "a1", description="dig", prompt="Dig.")
+    async with (
+        fleet.provider(
+            monkeypatch, lead=[CREATE, member("ann"), "Wait.", fleet.said_to], ann=[dig, fleet.said_to]
+        ),
+        fleet.opened(tmp_path, settings=settings) as session,
+    ):
+        text = await all_turns(session, "Go.")
+    assert "The agent was not started: agents may start agents to a depth of 1, not 2." in text

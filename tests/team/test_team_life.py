@@ -52,11 +52,13 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
 
     def ended(request: Request) -> object:
         seen["config at the end"] = config("crew")
+        seen["mail at the end"] = "".join(each["text"] for each in inbox("crew", "team-lead"))
         return use("TeamDelete")
 
     def first(request: Request) -> object:
         seen["prompt"] = request.messages[0].text
         seen["inbox"] = inbox("crew", "ann")
+        seen["inbox of the lead"] = (home() / "teams/crew/inboxes/team-lead.json").exists()
         return tell("team-lead", "the first thing is done", "first done")
 
     def third(request: Request) -> object:
@@ -100,7 +102,8 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
     assert roster["members"][1]["isActive"] is True
     (first_mail,) = seen["inbox"]  # type: ignore[misc]
     assert (first_mail["from"], first_mail["text"]) == ("team-lead", "Do the first thing.")
-    assert "summary" not in first_mail
+    assert not {"summary", "color"} & first_mail.keys()
+    assert seen["inbox of the lead"] is False, "nobody has written to it yet"
     assert "Do the first thing." in str(seen["prompt"])
     assert "the first thing is done" in str(seen["report"])
     assert "the other is done" in str(seen["report again"])
@@ -109,7 +112,9 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
     assert "then go on with the open tasks" in str(seen["claimed"])
     assert "Task #1 is completed." in str(seen["task"])
     assert "3rd" in str(seen["task"])
-    assert "teammate_terminated: task ann@crew" in everything
+    ended_as = "teammate_terminated: task ann@crew, type general-purpose, status completed"
+    assert everything.count(ended_as) == 1
+    assert "terminated" not in str(seen["mail at the end"])
     left = seen["config at the end"]
     assert isinstance(left, dict)
     assert [each["name"] for each in left["members"]] == ["team-lead"]
@@ -121,3 +126,33 @@ async def test_a_team_is_made_works_is_woken_claims_a_task_is_shut_down_and_dele
     (ended,) = [event for event in events if isinstance(event, AgentEnded)]
     assert (started.team, started.color, ended.completion.status) == ("crew", "blue", "completed")
     assert len([event for event in events if isinstance(event, MemberRested)]) == 3
+
+
+@pytest.mark.spec("TEAM-01", "TEAM-07")
+async def test_a_team_whose_members_rest_is_deleted_with_them_and_its_lead_makes_another(
+    tmp_path: Path,
+) -> None:
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            member("ann"),
+            "wait",
+            use("TeamDelete"),
+            use("TeamCreate", team_name="next"),
+            "the end",
+        ],
+        ann=["ready"],
+    )
+    async with opened(tmp_path, model) as session:
+        text = await all_turns(session, "Make a team.")
+        said = [result_text(each) for each in results(session.agent.conversation.messages)]
+        teams = session.parts.teams
+        assert teams is not None
+        assert (teams.led_name, teams.members()) == ("next", ())
+        assert [each["name"] for each in config("next")["members"]] == ["team-lead"]
+        assert [path.name for path in (home() / "teams").iterdir()] == ["next"]
+    assert text == "the end"
+    assert said[-2] == "The team crew is deleted."
+    assert said[-1].startswith("You lead the team next now.")
+    (ended,) = [event for event in recorded(session) if isinstance(event, AgentEnded)]
+    assert (ended.agent, ended.completion.status) == ("ann@crew", "killed")

@@ -13,7 +13,7 @@ from shoal.core.events import AgentStarted, MemberWoken, ToolFinished, ToolRetur
 from shoal.core.requests import Request
 from troupe import config, home, inbox, last_words, member, opened, results, speaker, troupe
 
-CREATE = use("TeamCreate", "create", team_name="crew", description="builds")
+CREATE = use("TeamCreate", "create", team_name="crew", description="builds", agent_type="architect")
 
 
 def completes(request: Request) -> Any:
@@ -97,7 +97,7 @@ async def test_a_completed_task_frees_the_next_and_wakes_an_idle_member(tmp_path
     assert woken <= 3 + 6, "each prompt and each task wakes one"
 
 
-@pytest.mark.spec("TEAM-02", "TEAM-04", "TEAM-08", "TEAM-09", "AGT-09", "AGT-12")
+@pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-04", "TEAM-08", "TEAM-09", "AGT-09", "AGT-12")
 async def test_what_is_made_is_told_to_programs_as_it_stands_in_the_files(tmp_path: Path) -> None:
     gate = Gate()
     model = troupe(
@@ -129,7 +129,10 @@ async def test_what_is_made_is_told_to_programs_as_it_stands_in_the_files(tmp_pa
         "leadAgentId": "team-lead@crew",
         "leadSessionId": session.id,
     }
-    assert found["members"][0] == made["members"][0]
+    lead = found["members"][0]
+    assert lead == made["members"][0]
+    assert (lead["name"], lead["agentType"]) == ("team-lead", "architect")
+    assert (lead["model"], lead["cwd"]) == ("scripted", str(tmp_path))
     one, two = found["members"][1:]
     assert [each["name"] for each in (one, two)] == ["ann", "ann-2"]
     assert [each["color"] for each in (one, two)] == ["blue", "green"]
@@ -165,7 +168,7 @@ async def test_a_member_s_mode_is_what_the_call_says_and_never_wider_than_the_le
     assert started.mode == mode
 
 
-@pytest.mark.spec("CTL-06", "USR-08")
+@pytest.mark.spec("CTL-06", "USR-08", "LIF-01")
 async def test_the_lead_ends_a_member_at_once_with_task_stop(tmp_path: Path) -> None:
     gate = Gate()
     model = troupe(

@@ -31,6 +31,7 @@ async def test_a_members_prompt_holds_the_leads_its_team_its_definition_and_rost
     tmp_path: Path,
 ) -> None:
     systems: dict[str, str] = {}
+    (tmp_path / "CLAUDE.md").write_text("Oil the oars.")
 
     def ann(request: Request) -> str:
         systems["ann"] = request.system
@@ -59,6 +60,7 @@ async def test_a_members_prompt_holds_the_leads_its_team_its_definition_and_rost
         "The team crew\nbuilds boats\n- team-lead (team-lead)\n- ann (carpenter)",
         "You saw along the line.",
         f"Working directory: {tmp_path}",
+        "Oil the oars.",
     )
     assert "- ann (carpenter)\n- bob (general-purpose)" in systems["bob"]
 

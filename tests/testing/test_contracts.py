@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.tasks import ATTEMPT, Change, Claim
-from shoal.stores.memory_record import MemoryMailboxes, MemoryRosters, MemoryTaskBoard
 from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
+from shoal.testing.record import MemoryMailboxes, MemoryRosters, MemoryTaskBoard
 
 
 async def broken(rules, make):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -67,6 +69,36 @@ async def test_each_command_has_an_empty_input_and_no_terminal(bench: Workbench)
     assert outcome.content == "not a tty\nno terminal"
 
 
+AT_A_TERMINAL = """
+import asyncio, sys
+from pathlib import Path
+from sites import workbench
+
+async def main():
+    async with workbench(Path(sys.argv[1])) as bench:
+        open("/dev/tty").close()
+        print("It says:", (await bench.bash("(: </dev/tty) 2>/dev/null || echo no terminal")).content)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.spec("BCK-05")
+def test_a_command_has_no_terminal_where_the_session_has_one(tmp_path: Path) -> None:
+    spawn = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", spawn, sys.executable, "-c", AT_A_TERMINAL, tmp_path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "It says: no terminal" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.spec("BCK-05")
 async def test_each_command_is_a_new_shell(bench: Workbench) -> None:
     await bench.bash("here=1; export there=1; shopt -s nullglob")
     assert (

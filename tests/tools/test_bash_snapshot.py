@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import tempfile
@@ -32,7 +33,7 @@ def rc(tmp_path: Path, content: str) -> None:
     (tmp_path / "user" / ".bashrc").write_text(content)
 
 
-@pytest.mark.spec("BCK-05")
+@pytest.mark.spec("BCK-05", "HOM-02")
 async def test_commands_have_the_functions_aliases_options_and_path_of_the_person(tmp_path: Path) -> None:
     rc(tmp_path, RC)
     tool = tmp_path / "user" / "my bin" / "mytool"
@@ -53,7 +54,7 @@ async def test_commands_have_the_functions_aliases_options_and_path_of_the_perso
     assert not snapshot.exists()
 
 
-@pytest.mark.spec("USR-12")
+@pytest.mark.spec("USR-12", "HOM-06")
 async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,31 @@ async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     async with workbench(tmp_path) as bench:
         assert list((bench.home / "shell-snapshots").iterdir()) == [other]
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
+
+
+@pytest.mark.spec("USR-12")
+async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_session(tmp_path: Path) -> None:
+    directory = tmp_path / "home" / "shell-snapshots"
+    directory.mkdir(parents=True)
+    half, young, whole = (
+        directory / name
+        for name in (
+            "snapshot-bash-1-0123abcd.sh.part",
+            "snapshot-zsh-2-0123abcd.sh.part",
+            "snapshot-bash-3-0123abcd.sh",
+        )
+    )
+    for left in (half, young, whole):
+        left.touch()
+    for left in (half, whole):
+        os.utime(left, (time.time() - 61,) * 2)
+    target = tmp_path / "elsewhere"
+    target.write_text("not ours")
+    link = directory / "snapshot-bash-4-0123abcd.sh.part"
+    link.symlink_to(target)
+    async with workbench(tmp_path):
+        assert set(directory.iterdir()) == {young, whole, link}
+    assert target.read_text() == "not ours"
 
 
 @pytest.mark.spec("BCK-05")

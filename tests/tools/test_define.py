@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
-from shoal.core.errors import WorkspaceError
+from shoal.core.errors import BadCron, StoreError, WorkspaceError
 from shoal.core.tools import Outcome, Site
 from shoal.tools.define import Named, tool
 
@@ -123,6 +124,32 @@ async def test_a_refusal_by_the_workspace_is_a_failed_outcome():
 
     assert await refuse.run({}, NOWHERE) == Outcome(content="the file is stale", is_error=True)
     assert "takes no arguments" in str((await refuse.run({"x": 1}, NOWHERE)).content)
+
+
+async def test_any_refusal_of_shoal_is_a_failed_outcome_and_a_record_that_cannot_be_kept_is_none():
+    @tool
+    async def refuse() -> str:
+        raise BadCron("no hour is 25", field="hour")
+
+    @tool
+    async def lose() -> str:
+        raise StoreError("the disk is full", path=Path("journal"))
+
+    assert await refuse.run({}, NOWHERE) == Outcome(content="no hour is 25", is_error=True)
+    with pytest.raises(StoreError, match="the disk is full"):
+        await lose.run({}, NOWHERE)
+
+
+async def test_an_input_that_is_not_shown_is_still_understood():
+    @tool
+    async def write(to: str, older_name: str = "") -> str:
+        return f"{to} {older_name}"
+
+    write.show(write.inputs_but("older_name", "to"), required=())
+    assert write.schema.input_schema["properties"] == {}
+    assert write.schema.input_schema["required"] == []
+    assert (await write.run({"to": "you", "older_name": "me"}, NOWHERE)).content == "you me"
+    assert (await write.run({}, NOWHERE)).is_error
 
 
 def test_functions_that_cannot_be_tools_are_refused_when_defined():

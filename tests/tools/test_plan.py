@@ -157,6 +157,22 @@ async def test_an_answer_for_another_plan_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("PLN-03")
+async def test_the_first_answer_to_a_plan_stands(tmp_path: Path) -> None:
+    model = ScriptedModel([call("ExitPlanMode", "exit", plan="p"), write(), "done"])
+    events: list[Event] = []
+    async with shoal.open(cwd=tmp_path, model=model, mode="plan", attended=True) as session:
+        async for event in session.run("go"):
+            events.append(event)
+            if isinstance(event, Asked):
+                assert isinstance(event.question, ApprovePlan)
+                assert session.parts.desk.answer(event.question.id, Denied(reason="not yet."))
+                assert not session.parts.desk.answer(event.question.id, approve(event.question))
+        assert session.parts.permissions.mode == "plan"
+    assert "not yet." in results(events)["exit"][1]
+    assert not (tmp_path / "made.txt").exists()
+
+
+@pytest.mark.spec("PLN-03")
 @pytest.mark.parametrize(("approver", "made"), [("auto", True), ("user", False), ("lead", False)])
 async def test_a_setting_says_who_approves_where_nobody_is_there(
     tmp_path: Path, approver: str, made: bool
@@ -190,11 +206,11 @@ async def test_planning_by_choice_is_left_without_approval(tmp_path: Path) -> No
 
 @pytest.mark.spec("PLN-05")
 async def test_leaving_plan_mode_outside_of_it_does_nothing(tmp_path: Path) -> None:
-    found = results(
-        await ran(tmp_path, [call("ExitPlanMode", "exit", plan="p"), "done"], Person(), mode="default")
-    )
+    mind = [call("ExitPlanMode", "exit", plan="p"), write("late"), "done"]
+    found = results(await ran(tmp_path, mind, Person(), mode="acceptEdits"))
     assert found["exit"] == (False, "You are not in plan mode; go on.")
     assert plans() == []
+    assert not found["late"][0], "the mode is what it was"
 
 
 async def test_the_plan_may_be_written_with_the_tools_and_nothing_beside_it(tmp_path: Path) -> None:

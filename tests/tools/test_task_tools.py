@@ -124,6 +124,24 @@ async def test_a_task_is_made_read_listed_and_changed(room: Room) -> None:
     assert "nothing" in (await room.failure("TaskUpdate", taskId="1")).lower()
 
 
+@pytest.mark.spec("TSK-01")
+async def test_every_input_of_the_tools_is_in_the_file_and_in_what_they_answer(room: Room) -> None:
+    await room.fill(2)
+    given = {"subject": "Mend", "description": "The roof", "activeForm": "Mending", "metadata": {"a": 1}}
+    made = await room.call("TaskCreate", **given)
+    new = {"id": "3", **given, "status": "pending", "blocks": [], "blockedBy": []}
+    assert made.data == {"task": new} == (await room.call("TaskGet", taskId="3")).data
+    changes = {"subject": "Paint", "description": "The door", "activeForm": "Painting"}
+    await room.text("TaskUpdate", taskId="3", **changes, addBlocks=["1"], addBlockedBy=["2"], owner="bob")
+    path = room.home / "tasks" / "roof" / "3.json"
+    changed = {**new, **changes, "owner": "bob", "blocks": ["1"], "blockedBy": ["2"]}
+    assert json.loads(path.read_bytes()) == changed
+    assert (await room.call("TaskGet", taskId="3")).data == {"task": changed}
+    listed = (await room.call("TaskList")).data
+    assert listed is not None
+    assert listed["tasks"][2] == changed
+
+
 @pytest.mark.spec("TSK-11", "TSK-05")
 @pytest.mark.parametrize("wish", [{"owner": "alice"}, {"status": "in_progress"}])
 async def test_to_take_a_task_is_to_claim_it(room: Room, wish: dict[str, str]) -> None:
@@ -187,6 +205,20 @@ async def test_the_lead_may_end_what_another_works_on(room: Room) -> None:
 
 
 @pytest.mark.spec("TSK-02")
+async def test_a_task_is_completed_at_once_by_one_who_never_began_it_and_reopened_by_another(
+    room: Room,
+) -> None:
+    await room.fill(2)
+    for task, owner in (("1", ""), ("2", "bob")):
+        await room.text("TaskUpdate", "team-lead", taskId=task, owner=owner)
+        await room.text("TaskUpdate", taskId=task, status="completed")
+        assert (await room.board.get(task)).status == "completed"
+        await room.text("TaskUpdate", "carol", taskId=task, status="pending")
+        again = await room.board.get(task)
+        assert (again.status, again.owner) == ("pending", None)
+
+
+@pytest.mark.spec("TSK-02")
 async def test_deleted_is_for_good(room: Room) -> None:
     await room.fill(2)
     await room.text("TaskUpdate", taskId="2", addBlockedBy=["1"])
@@ -214,6 +246,11 @@ async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room
         "assignedBy": "team-lead",
     }
     assert (await room.board.get("1")).status == "pending"
+    # From one to another: the new owner is told, and the one before hears nothing more.
+    await room.text("TaskUpdate", "bob", taskId="1", owner="alice")
+    (mail,) = await room.record.mailboxes("roof").take("alice")
+    assert (mail.sender, json.loads(mail.text)["assignedBy"]) == ("bob", "bob")
+    assert len(await room.record.mailboxes("roof").history("bob")) == 1
 
 
 @pytest.mark.spec("TSK-06", "TSK-11")

@@ -77,6 +77,39 @@ async def test_a_question_comes_up_by_itself_and_is_answered_in_place(tmp_path: 
         assert (tmp_path / "project" / "made").exists()
 
 
+@pytest.mark.spec("QUE-06")
+@pytest.mark.parametrize("panel", [False, True])
+@pytest.mark.parametrize("key", ["y", "escape"])
+async def test_what_arrives_waits_until_the_person_is_done_with_a_question(
+    tmp_path: Path, key: str, panel: bool
+) -> None:
+    gate = Gate()
+    both = [agent(f"{who} works", who, run_in_background=True) for who in ("Asker", "Other")]
+    model = cast(
+        lead=[both, "both are out", "heard of it"],
+        Asker=[[use("Bash", "b", command="touch made")], "asked"],
+        Other=[[use("Gate", "g")], "the other part"],
+    )
+    options = {"mode": "default", "tools": [gate.tool], "allowed_tools": ["Gate"]}
+    async with sitting(tmp_path, model, **options) as at:
+        await at.say("lead, go")
+        await at.until(lambda: isinstance(at.app.screen, AnswerScreen), "the question")
+        screen = at.app.screen
+        assert isinstance(screen, AnswerScreen)
+        await screen.ready.wait()
+        if panel:
+            await at.press("escape", "f4", "enter")
+            await at.until(lambda: at.app.screen is not screen and at.app.is_asking, "the question again")
+        await at.rests()
+        gate.opened.set()
+        await at.until(lambda: at.session.parts.queue.size(LEAD), "the end of the other")
+        await at.drawn()
+        assert not at.seat.busy
+        assert at.session.turn == 1
+        await at.press(key)
+        await at.until(lambda: at.session.turn > 1, "the turn that was held up")
+
+
 async def test_a_question_does_not_come_between_a_person_and_their_half_typed_line(tmp_path: Path) -> None:
     gate = Gate()
     model = ScriptedModel([[use("Gate", "g")], [use("Bash", "b", command="touch made")], "made it"])

@@ -240,11 +240,12 @@ def test_a_body_has_exactly_the_keys_of_the_protocol(body, found):
 
 @pytest.mark.spec("MSG-10")
 def test_shutdown_and_plan_bodies_say_request_id_in_one_way_and_permission_bodies_in_another():
-    said = {found["type"]: {"requestId", "request_id"} & set(found) for _, _, found in ALL}
-    for kind, names in said.items():
-        if kind.startswith(("shutdown", "plan")):
+    for _, body, _ in ALL:
+        written = json.loads(body_text(body))
+        names = {"requestId", "request_id"} & set(written)
+        if written["type"].startswith(("shutdown", "plan")):
             assert names == {"requestId"}
-        elif kind.startswith("permission"):
+        elif written["type"].startswith("permission"):
             assert names == {"request_id"}
     swapped = json.dumps({**JSONS["shutdown"], "request_id": SHUTDOWN, "requestId": None})
     assert read_body(swapped) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from shoal.core.definitions import Definition, Source
@@ -103,6 +104,15 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
         one_shot=True,
         instructions=False,
     )
+
+
+@pytest.mark.spec("DEF-02")
+def test_the_json_form_has_the_same_fields():
+    page = read(EVERYTHING).definition
+    fields = yaml.safe_load(EVERYTHING.split("---")[1])
+    (parsed,) = read_given({fields.pop("name"): {**fields, "prompt": page.prompt}})
+    assert parsed.warnings == ()
+    assert replace(parsed.definition, source=page.source) == page
 
 
 def test_each_field_knows_its_line():

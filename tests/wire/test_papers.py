@@ -32,7 +32,7 @@ WORDS = (
 )
 
 
-@pytest.mark.spec("BCK-03")
+@pytest.mark.spec("BCK-03", "AGT-11")
 def test_the_words_are_those_that_other_programs_know() -> None:
     assert command_line(PLAIN) == WORDS
     full = replace(

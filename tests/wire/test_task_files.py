@@ -189,6 +189,7 @@ def test_no_file_makes_the_reader_fall_over(content):
     assert read_task(content) is None or isinstance(read_task(content), TaskFile | Invalid)
 
 
+@pytest.mark.spec("TSK-12")
 def test_a_file_that_holds_another_task_than_its_name_says_is_invalid():
     content = json.dumps(FULL).encode()
     assert isinstance(read_task(content, "7"), TaskFile)

@@ -288,7 +288,7 @@ export class ExportSource implements Source {
 
 const EMPTY: Frame = {
   since: 0, offset: 0, at: 0, live: false, run: null, agents: [], tasks: [], letters: [], questions: [], costs: [],
-  spend: [], notes: [],
+  spend: [], notes: [], letters_in_all: 0, letters_unread: 0, questions_in_all: 0,
 };
 
 async function refuse(): Promise<never> {

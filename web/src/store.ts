@@ -21,6 +21,10 @@ export class Rows<Row> {
     private readonly rows = new Map<string, Row>(),
   ) {}
 
+  get size(): number {
+    return this.rows.size;
+  }
+
   get list(): readonly Row[] {
     this.listed ??= this.order([...this.rows.values()]);
     return this.listed;
@@ -77,6 +81,8 @@ function inTree(rows: AgentRow[]): AgentRow[] {
   return found;
 }
 
+/** What other programs write may have the same identity in several inboxes. */
+export const letterKey = ({ team, to, id }: LetterRow): string => `${team}\n${to}\n${id}`;
 export const taskKey = (board: string, id: string): string => `${board}\n${id}`;
 
 export class RunState {
@@ -84,13 +90,15 @@ export class RunState {
   live = false;
   offset = 0;
   at = 0;
+  /** How many there were; of a long run only the latest are told. */
+  lettersInAll = 0;
   agents = new Rows<AgentRow>((row) => row.id, inTree);
   tasks = new Rows<TaskRow>(
     (row) => taskKey(row.board, row.id),
     by((one, other) => natural(one.board, other.board) || natural(one.id, other.id)),
   );
   letters = new Rows<LetterRow>(
-    (row) => row.id,
+    letterKey,
     by((one, other) => one.posted - other.posted || natural(one.id, other.id)),
   );
   questions = new Rows<QuestionRow>(
@@ -98,7 +106,7 @@ export class RunState {
     by((one, other) => one.asked - other.asked || natural(one.id, other.id)),
   );
   costs = new Rows<CostRow>(
-    (row) => [row.agent, row.model, row.task].join("\n"),
+    (row) => [row.agent, row.model, taskKey(row.board, row.task)].join("\n"),
     by((one, other) => natural(one.name, other.name) || natural(one.model, other.model) || natural(one.task, other.task)),
   );
   spend = new Rows<SpendPoint>((row) => String(row.at), by((one, other) => one.at - other.at));
@@ -112,6 +120,7 @@ export class RunState {
     this.agents.put(frame.agents);
     this.tasks.put(frame.tasks, (row) => row.status === "deleted");
     this.letters.put(frame.letters);
+    this.lettersInAll = Math.max(this.lettersInAll, this.letters.size, frame.letters_in_all);
     this.questions.put(frame.questions);
     this.costs.put(frame.costs);
     this.spend.put(frame.spend);
@@ -121,7 +130,7 @@ export class RunState {
   copy(): RunState {
     const twin = new RunState();
     Object.assign(twin, {
-      run: this.run, live: this.live, offset: this.offset, at: this.at,
+      run: this.run, live: this.live, offset: this.offset, at: this.at, lettersInAll: this.lettersInAll,
       agents: this.agents.copy(), tasks: this.tasks.copy(), letters: this.letters.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
     });

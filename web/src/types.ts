@@ -138,6 +138,7 @@ export interface CostRow {
   name: string;
   kind: string;
   model: string;
+  board: string;
   task: string;
   requests: number;
   input_tokens: number;
@@ -175,6 +176,9 @@ export interface Frame {
   costs: CostRow[];
   spend: SpendPoint[];
   notes: NoteRow[];
+  letters_in_all: number;
+  letters_unread: number;
+  questions_in_all: number;
 }
 
 /** One line of the list of runs. */

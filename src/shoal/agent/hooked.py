@@ -33,7 +33,7 @@ async def permission_asked(agent: Agent, call: ToolUse) -> Verdict:
 
 async def after_call(agent: Agent, event: HookEvent, call: ToolUse, outcome: Outcome) -> Outcome:
     """The outcome, with what hooks have to say about it behind it."""
-    text = _text(outcome)
+    text = outcome.text
     if outcome.is_error:
         verdict = await told(agent, event, **_facts(call), error=text)
     else:
@@ -134,9 +134,3 @@ async def note(agent: Agent, text: str) -> None:
 
 def _facts(call: ToolUse) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}
-
-
-def _text(outcome: Outcome) -> str:
-    if isinstance(outcome.content, str):
-        return outcome.content
-    return "\n".join(block.text for block in outcome.content if isinstance(block, Text))

@@ -9,8 +9,8 @@ from shoal.agent.calls import carry_out
 from shoal.core.agents import Ran
 from shoal.core.identity import Identity
 from shoal.core.ids import AgentId
-from shoal.core.messages import Text, ToolUse
-from shoal.core.tools import Outcome, Tool
+from shoal.core.messages import ToolUse
+from shoal.core.tools import Tool
 
 PATIENCE = 600_000
 """Milliseconds that such a command may take."""
@@ -34,10 +34,4 @@ class Acceptance:
         )
         outcome = await carry_out(agent, call, self._tools["Bash"])
         code = (outcome.data or {}).get("exit_code", 126)
-        return Ran(command=command, exit_code=code), _text(outcome)[-_TAIL:]
-
-
-def _text(outcome: Outcome) -> str:
-    if isinstance(outcome.content, str):
-        return outcome.content
-    return "\n".join(block.text for block in outcome.content if isinstance(block, Text))
+        return Ran(command=command, exit_code=code), outcome.text[-_TAIL:]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 import shoal
 from shoal.agent.conversation import Conversation
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRefused, StoreError
-from shoal.core.ids import AgentId, Ids
+from shoal.core.ids import AgentId, EntryId, Ids
+from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
@@ -45,6 +47,14 @@ class Recalled(Struct, frozen=True, kw_only=True):
     """Its calls that got a result of their own."""
 
 
+class _PutAway(Struct, frozen=True, kw_only=True):
+    """One that ended, in memory: there may be thousands, and few are asked again."""
+
+    facts: Remembered
+    messages: bytes | list[Message]
+    last: EntryId | None
+
+
 class AgentFiles:
     """`directory` is where transcripts are; None keeps conversations in memory."""
 
@@ -53,7 +63,12 @@ class AgentFiles:
         self._durable = durable
         self._clock = clock
         self._ids = ids
-        self._in_memory: dict[AgentId, Recalled] = {}
+        self._in_memory: dict[AgentId, _PutAway] = {}
+
+    @property
+    def kept(self) -> bool:
+        """Whether they outlive the session."""
+        return self._directory is not None
 
     def path(self, agent: AgentId) -> str:
         """Of its transcript; empty where none is kept."""
@@ -80,13 +95,16 @@ class AgentFiles:
         except StoreError:
             return ""
 
-    def keep(
-        self, agent: AgentId, facts: Remembered, transcript: Transcript, conversation: Conversation
-    ) -> None:
-        if self._directory is None:
-            self._in_memory[agent] = Recalled(facts=facts, transcript=transcript, conversation=conversation)
-        else:
+    def keep(self, agent: AgentId, facts: Remembered) -> None:
+        if self._directory is not None:
             remember(subagent_path(self._directory, agent), facts)
+
+    def put_away(self, agent: AgentId, facts: Remembered, conversation: Conversation) -> None:
+        """It has ended, and what is not on disk has to stay where it can be asked again."""
+        if self._directory is None:
+            # A fork shares what was said with the one it is of: a copy would take more.
+            messages = conversation.messages if facts.fork_of else _packed(conversation.messages)
+            self._in_memory[agent] = _PutAway(facts=facts, messages=messages, last=conversation.last)
 
     def approved(self, agent: AgentId, mode: Mode) -> None:
         """Its plan was approved: resumed, it need not plan again."""
@@ -99,7 +117,7 @@ class AgentFiles:
         if self._directory is None:
             if agent not in self._in_memory:
                 raise AgentRefused(_stranger(agent))
-            return self._in_memory[agent]
+            return self._unpacked(self._in_memory[agent])
         path = subagent_path(self._directory, agent)
         if newcomer.seat is not None and (unspoken := recall_unspoken(path)) is not None:
             transcript = self.transcript(newcomer, unspoken)
@@ -130,6 +148,31 @@ class AgentFiles:
             delivered=loaded.delivered,
             answered=loaded.answered,
         )
+
+    def _unpacked(self, away: _PutAway) -> Recalled:
+        said, transcript = away.messages, NoTranscript()
+        return Recalled(
+            facts=away.facts,
+            transcript=transcript,
+            conversation=Conversation(
+                transcript,
+                self._clock,
+                self._ids.branch(),
+                messages=_SAID.decode(said) if isinstance(said, bytes) else said,
+                last=away.last,
+            ),
+        )
+
+
+_SAID = msgspec.json.Decoder(list[Message])
+
+
+def _packed(messages: list[Message]) -> bytes | list[Message]:
+    try:
+        return msgspec.json.encode(messages)
+    except (TypeError, ValueError):
+        # Half a character, or a number of a tool's input that no file could hold either.
+        return messages
 
 
 def _stranger(agent: AgentId) -> str:

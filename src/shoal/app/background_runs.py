@@ -57,6 +57,8 @@ class RunFlags(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
+    """How a run stands, for who started it."""
+
     id: str
     state: str
     """`running`, `done`, `failed` or `died`."""
@@ -68,6 +70,8 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of a run so far."""
+
     id: str
     state: str
     text: str = ""

@@ -13,18 +13,16 @@ from msgspec.structs import replace
 from shoal.app.brief import Brief, opened_by, sealed
 from shoal.app.choosing_backends import Backends, chosen
 from shoal.app.orders import authority_of, name_of
+from shoal.app.seats import worded_mode
 from shoal.core.agents import Order
 from shoal.core.backends import MARKS, Berth, Papers, Wanted
 from shoal.core.budget import Purse
 from shoal.core.decisions import Mode
 from shoal.core.errors import AgentRefused, ProcessError
 from shoal.core.ids import AgentId
-from shoal.core.names import TeamName
-from shoal.core.permissions import Suggestion
 from shoal.core.ports import Model, Processes
 from shoal.core.roster import BackendType
 from shoal.core.roster import Member as Entered
-from shoal.policy.permissions import RulePermissions
 from shoal.team.purse_afar import Rules
 from shoal.tools.shells import Shells
 
@@ -124,12 +122,13 @@ class Berths:
             )
         return ""
 
-    def _papers(self, entered: Entered, mode: Mode | None) -> Papers:
+    def _papers(self, entered: Entered, wish: Mode | None) -> Papers:
         on = self._on
+        mode, skips = worded_mode(authority_of(self._lead()), wish)
         return Papers(
             agent=AgentId(entered.agent_id),
             name=entered.name,
-            team=_team(entered),
+            team=entered.team,
             color=entered.color,
             session=self._lead().identity.session,
             kind=entered.agent_type,
@@ -138,7 +137,7 @@ class Berths:
             mode=mode,
             allowed=tuple(on.options.allowed_tools),
             disallowed=tuple(on.options.disallowed_tools),
-            skip_permissions=on.options.skip_permissions,
+            skip_permissions=skips,
         )
 
     def _brief(self, entered: Entered, order: Order | None, mode: Mode | None, call: str) -> bytes:
@@ -148,7 +147,7 @@ class Berths:
         return sealed(
             Brief(
                 name=entered.name,
-                team=_team(entered),
+                team=entered.team,
                 order=order,
                 mode=mode,
                 call=call,
@@ -158,7 +157,7 @@ class Berths:
                 transcript=str(on.shore.transcript),
                 snapshot=str(on.shore.shells.commands.taken or ""),
                 rules=_rules(on.purse),
-                answered=_answered(authority),
+                answered=authority.answers.updates,
                 opened=opened_by(
                     on.options,
                     cwd=on.shore.cwd,
@@ -170,16 +169,8 @@ class Berths:
         )
 
 
-def _team(entered: Entered) -> TeamName:
-    return TeamName(entered.agent_id.rpartition("@")[2])
-
-
 def _rules(purse: Purse) -> Rules:
     tree = purse.limits
     if purse.until is not None:
         tree = replace(tree, max_seconds=max(0.0, purse.until - purse.clock.monotonic()))
     return Rules(tree=tree, per_agent=purse.per_agent, per_type=dict(purse.per_type))
-
-
-def _answered(authority: RulePermissions) -> tuple[Suggestion, ...]:
-    return authority.answers.updates

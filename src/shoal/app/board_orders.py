@@ -9,9 +9,6 @@ from shoal.core.errors import RecordError, TaskRefused
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.tasks import Change, Draft, Task, begun_by
 
-PERSON = AgentName("user")
-"""The name under which a person acts on a board."""
-
 
 async def add_task(
     record: AgentsRecord, board: str, draft: Draft, *, blocked_by: Sequence[TaskId] = (), by: AgentName

@@ -14,7 +14,6 @@ from shoal.core.mcp import PREFIX
 from shoal.core.messages import Message, Text, user
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill, TypedPrompt, named_alike
-from shoal.core.tools import Outcome
 
 if TYPE_CHECKING:
     from shoal.app.build import Parts
@@ -105,7 +104,7 @@ async def _invoked(session: Session, prompt: Invocation) -> Ended:
 async def _by_an_agent(session: Session, prompt: Invocation, skill: Skill) -> Ended:
     """The agent's report is the answer: the lead knows of it, and is not asked about it."""
     outcome = await session.parts.knowledge.invoking.typed_fork(skill, prompt.arguments, session.agent)
-    said = _text(outcome)
+    said = outcome.text
     told = f"{_named(prompt)}\n<local-command-stdout>{neutral(said)}</local-command-stdout>"
     await session.agent.hear(user(told), by="person")
     return Ended(reason="done", text=said, detail="it could not be done" if outcome.is_error else "")
@@ -130,9 +129,3 @@ async def _with_model(session: Session, name: str, message: Message) -> Ended:
 def _named(prompt: Invocation) -> str:
     given = f"\n<command-args>{neutral(prompt.arguments)}</command-args>" if prompt.arguments else ""
     return f"<command-name>/{prompt.what.name}</command-name>{given}"
-
-
-def _text(outcome: Outcome) -> str:
-    if isinstance(outcome.content, str):
-        return outcome.content
-    return "\n".join(block.text for block in outcome.content if isinstance(block, Text))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.app.settings import Settings
 from shoal.app.trust import Trust, Widening
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 HIDDEN = "(hidden)"
 
 
@@ -26,6 +26,11 @@ class Trusted(Shown, frozen=True, kw_only=True):
     trust: Trust
 
 
+def sounds_secret(name: str) -> bool:
+    """Of a variable or a header: rather one too many is hidden than one shown."""
+    return _SECRET.search(name) is not None
+
+
 def shown_settings(settings: Settings) -> Iterator[Shown]:
     """In a fixed order; keys and tokens are not shown."""
     yield _row(settings, "home", str(settings.home))
@@ -35,18 +40,18 @@ def shown_settings(settings: Settings) -> Iterator[Shown]:
     for key, value in rules.items():
         yield _row(settings, f"permissions.{key}", value)
     for name, value in settings.env.items():
-        yield _row(settings, f"env.{name}", HIDDEN if _SECRET.search(name) else value)
+        yield _row(settings, f"env.{name}", HIDDEN if sounds_secret(name) else value)
     for key, value in msgspec.to_builtins(settings.own).items():
         yield _row(settings, f"shoal.{key}", value)
     for name in settings.access.__struct_fields__:
         if getattr(settings.access, name) is not None:
-            yield _row(settings, name, HIDDEN if _SECRET.search(name) else getattr(settings.access, name))
+            yield _row(settings, name, HIDDEN if sounds_secret(name) else getattr(settings.access, name))
 
 
 def shown_widening(widening: Sequence[Widening]) -> Iterator[Trusted]:
     """What of the project's own files needs a person's trust, and whether it has it."""
     for each in widening:
-        hidden = each.keys[0] == "env" and _SECRET.search(each.keys[-1])
+        hidden = each.keys[0] == "env" and sounds_secret(each.keys[-1])
         value = HIDDEN if hidden else each.value
         yield Trusted(key=each.key, value=value, origin=each.place, trust=each.trust)
 

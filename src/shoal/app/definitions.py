@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from shoal.app.definition_files import Folder, Found, read_file, ruled
 from shoal.app.own_documents import documents_directory, index
+from shoal.app.project_places import apart_from, project_places
 from shoal.app.settings import MANAGED
+from shoal.app.shelved import Shelved
 from shoal.core.definitions import Definition, Problem, Source
 from shoal.core.errors import BadDefinition, UnknownAgent
 from shoal.wire.definitions import Parsed, read_given
@@ -46,21 +48,12 @@ class Given(Struct, frozen=True):
         return False
 
 
-class _Index(Struct):
-    standing: dict[str, Definition | Problem] = {}
-    """What each name leads to; a problem where the strongest source's file is bad."""
-    shadowed: list[Shadowed] = []
-    problems: list[Problem] = []
-    warnings: list[str] = []
-    usable: tuple[Definition, ...] | None = None
-
-
 class Definitions:
     """The shelves stand in their order, the strongest first. Every answer is of the files as they are now."""
 
     def __init__(self, shelves: Sequence[Shelf]) -> None:
         self._shelves = tuple(shelves)
-        self._known: _Index | None = None
+        self._known: Shelved[Definition] | None = None
 
     def find(self, name: str) -> Definition:
         """Raises `UnknownAgent`, or `BadDefinition` where the file that should hold it cannot be used."""
@@ -81,14 +74,11 @@ class Definitions:
 
     def seen(self) -> tuple[Definition, ...]:
         """As at the last look, for who has just looked."""
-        index = self._known or self._index()
-        if index.usable is None:
-            index.usable = tuple(each for each in index.standing.values() if isinstance(each, Definition))
-        return index.usable
+        return (self._known or self._index()).usable
 
     @property
     def shadowed(self) -> tuple[Shadowed, ...]:
-        return tuple(self._index().shadowed)
+        return tuple(Shadowed(definition=each, by=by) for each, by in self._index().shadowed)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -106,12 +96,14 @@ class Definitions:
         files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
         return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
 
-    def _index(self) -> _Index:
+    def _index(self) -> Shelved[Definition]:
         changed = [shelf.look() for shelf in self._shelves]
         if self._known is None or any(changed):
-            self._known = _Index()
+            self._known = Shelved("agent")
             for shelf in self._shelves:
-                _take(shelf, self._known)
+                good = [each for each in shelf.found if isinstance(each, Parsed)]
+                bad = [each for each in shelf.found if isinstance(each, Problem)]
+                self._known.take([(each.definition, each.warnings) for each in good], bad)
         return self._known
 
 
@@ -132,7 +124,8 @@ def definitions_for(
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
     shelves.append(Given(tuple(given)))
     if sources is None or "project" in sources:
-        shelves += [Folder(path, "project") for path in project_directories(cwd) if not _same(path, user)]
+        theirs = (place / ".claude" / "agents" for place in project_places(cwd))
+        shelves += [Folder(path, "project") for path in apart_from(user, theirs)]
     if sources is None or "user" in sources:
         shelves.append(Folder(user, "user"))
     shelves += [Folder(path, "plugin", adapt=_within(space, complete)) for space, path in plugins]
@@ -167,21 +160,10 @@ def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple
         raise BadDefinition(Problem(what=what, name="", source=Source(kind="flag"))) from error
 
 
-def project_directories(cwd: Path) -> Iterator[Path]:
-    """From the directory up to the root of its repository, the nearest first; without one, itself alone."""
-    places = (cwd, *cwd.parents)
-    depth = next((number for number, place in enumerate(places) if (place / ".git").exists()), 0)
-    return (place / ".claude" / "agents" for place in places[: depth + 1])
-
-
 def _beside(managed: Sequence[Path]) -> Iterator[Path]:
     for path in managed:
         yield path.parent / "agents"
         yield path.parent / ".claude" / "agents"
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()
 
 
 def _within(space: str, complete: Callable[[str, Definition], Definition] | None) -> Callable[[Found], Found]:
@@ -201,26 +183,6 @@ def _completed(found: Found) -> Found:
     prompt = found.definition.prompt.replace("{docs}", str(documents_directory()))
     prompt = prompt.replace("{index}", str(index()))
     return replace(found, definition=replace(found.definition, prompt=prompt))
-
-
-def _take(shelf: Shelf, into: _Index) -> None:
-    here: dict[str, Definition] = {}
-    for parsed in (found for found in shelf.found if isinstance(found, Parsed)):
-        definition = parsed.definition
-        into.warnings += parsed.warnings
-        first = here.setdefault(definition.name, definition)
-        if first is not definition:
-            what = f"two agents are named {definition.name!r}: {first.source} is used, this one is not"
-            into.problems.append(
-                Problem(what=what, name=definition.name, source=definition.source, field="name")
-            )
-        elif (stronger := into.standing.setdefault(definition.name, definition)) is not definition:
-            into.shadowed.append(Shadowed(definition=definition, by=stronger))
-    # After the good ones: in one place a bad file takes no name from them. From weaker places it does, or
-    # another agent than the one that was written would do the work.
-    for problem in (found for found in shelf.found if isinstance(found, Problem)):
-        into.problems.append(problem)
-        into.standing.setdefault(problem.name, problem)
 
 
 def _close(name: str, known: Sequence[str]) -> list[str]:

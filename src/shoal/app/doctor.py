@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import shoal
 from shoal.app import machine
 from shoal.app.machine import Fact
-from shoal.app.settings import Settings, find_home, load_settings
+from shoal.app.settings import PROVIDER_KEYS, Settings, find_home, load_settings
 from shoal.core.errors import SettingsError, ShoalError
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ THREE_WAYS = (
     "or start Ollama and fetch a model: ollama pull qwen3,\n"
     "or see Shoal work without one: shoal demo"
 )
-_KEYS = {
-    "anthropic": ("anthropic_api_key", "anthropic_auth_token"),
-    "openai": ("openai_api_key",),
-    "openrouter": ("openrouter_api_key",),
-}
 
 
 def examine(
@@ -96,7 +91,7 @@ def _server_facts(settings: Settings, cwd: Path) -> Iterator[Fact]:
 
 
 async def _model_facts(settings: Settings, model: str | None) -> list[Fact]:
-    facts = [_provider_fact(name, settings) for name in _KEYS]
+    facts = [_provider_fact(name, settings) for name, keys in PROVIDER_KEYS.items() if keys]
     facts.append(await _ollama_fact(settings))
     facts += await _chosen_facts(settings, model)
     return facts
@@ -106,7 +101,7 @@ def _provider_fact(provider: str, settings: Settings) -> Fact:
     from shoal.models.providers import PROVIDERS
 
     known = PROVIDERS[provider]
-    keys = [settings.origin(key) for key in _KEYS[provider] if getattr(settings.access, key)]
+    keys = [settings.origin(key) for key in PROVIDER_KEYS[provider] if getattr(settings.access, key)]
     base = getattr(settings.access, f"{provider}_base_url", None)
     address = f"{base} ({settings.origin(f'{provider}_base_url')})" if base else known.base_url
     if keys:
@@ -158,7 +153,7 @@ def _reached(card: ModelCard, settings: Settings, source: str) -> Fact:
 
     value = f"{card.provider}:{card.id} (from {source})"
     whose = card.provider.removesuffix("-responses")
-    keys = _KEYS.get(whose, ())
+    keys = PROVIDER_KEYS.get(whose, ())
     if not keys or any(getattr(settings.access, key) for key in keys):
         return Fact(area="models", name="model", state="ok", value=value)
     variable = PROVIDERS[card.provider].key_variable

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
 
 from shoal.app.options import Options
+from shoal.app.outpost import leave_at
 from shoal.app.session import Session
 from shoal.core.agents import Order
 from shoal.core.backends import Papers
 from shoal.runs.endings import Ending
 from shoal.team.outpost import Membership, Outpost
-
-TERMINATED = "its process was asked to end"
 
 
 def options_of(papers: Papers, cwd: Path | None = None) -> Options:
@@ -46,7 +44,5 @@ async def serve(session: Session) -> Ending:
     """Until its lead has shut it down, or its process is asked to end."""
     outpost = session.parts.teams
     assert isinstance(outpost, Outpost)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, lambda: outpost.leave(TERMINATED, stays=True))
+    leave_at(outpost, signal.SIGTERM, signal.SIGHUP)
     return await outpost.serve()

@@ -16,8 +16,7 @@ from shoal.core.mail import Mail, Receipt
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, agent_name, team_name
 from shoal.core.roster import GUEST, Member, Newcomer, Team
 from shoal.core.signing import Seal, Verdict
-from shoal.stores.files.locks import is_held
-from shoal.stores.files.seats import SeatLock
+from shoal.stores.files.locks import SeatLock, is_held
 from shoal.wire.bodies import body_of, body_text
 
 MOST_AT_ONCE = 50

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
+from shoal.app.board_orders import add_task
 from shoal.app.guest import Guest, Seat
 from shoal.app.record import AgentsRecord
 from shoal.core.errors import TaskRefused
@@ -37,15 +38,8 @@ class GuestTasks:
         self._guest = guest
 
     async def create(self, seat: Seat, draft: Draft, blocked_by: Sequence[str] = ()) -> Task:
-        board = self._record.board(seat.team)
         waits_for = tuple(map(task_id, blocked_by))
-        for other in waits_for:
-            if await board.get(other) is None:
-                raise TaskRefused(f"There is no task {other} to wait for, so nothing was added.")
-        task = await board.create(draft)
-        if not waits_for:
-            return task
-        return (await board.update(task.id, Change(add_blocked_by=waits_for), by=seat.name))[1]
+        return await add_task(self._record, seat.team, draft, blocked_by=waits_for, by=seat.name)
 
     async def list(self, seat: Seat) -> Sequence[Task]:
         return await self._record.board(seat.team).list()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shoal.app.obeying import obey
+from shoal.app.questions import nobody_hears
 from shoal.app.watching import Run, demand
-from shoal.core.errors import StoreError
 from shoal.core.questions import Answer
 from shoal.stores.files.questions import Questions
 from shoal.wire.control import Command
@@ -57,9 +57,5 @@ class FarHelm:
     def answer(self, question: str, answer: Answer) -> bool:
         """Raises a `StoreError` where the run has ended, because nobody would hear the answer."""
         if not self.run.is_live:
-            raise StoreError(
-                f"The run {self.run.session} that asked this has ended, so nobody would hear the answer. "
-                f"Resume it with: shoal --resume {self.run.session}",
-                path=self.run.directory,
-            )
+            raise nobody_hears(self.run.session, self.run.directory)
         return Questions(self.run.directory / "questions").answer(question, answer)

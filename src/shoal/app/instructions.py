@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.skills import project_places
+from shoal.app.project_places import project_places
 from shoal.core.filenames import shown
 from shoal.core.neutral import neutral
 

@@ -11,14 +11,15 @@ from msgspec import Struct
 from shoal.agent.agent import Agent
 from shoal.agent.calls import carry_out
 from shoal.app.orders import authority_of
+from shoal.app.project_places import project_places
 from shoal.app.skill_text import Piece, pieces
 from shoal.app.skill_trust import SkillTrust
-from shoal.app.skills import Skills, project_places
+from shoal.app.skills import Skills
 from shoal.core.agents import Completion, Launched, Order
 from shoal.core.errors import AgentRefused, BadDefinition, UnknownSkill, WorkspaceError
 from shoal.core.filenames import shown
 from shoal.core.ids import AgentId
-from shoal.core.messages import Text, ToolUse
+from shoal.core.messages import ToolUse
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill
 from shoal.core.tools import Outcome, Site, Tool, failed
@@ -179,10 +180,7 @@ class Invoking:
 
     async def _carried_out(self, agent: Agent, tool: str, given: dict[str, object]) -> str:
         call = ToolUse(id=f"typed-{agent.ids.short()}", name=tool, input=given)
-        outcome = await carry_out(agent, call, self._tools[tool])
-        if isinstance(outcome.content, str):
-            return outcome.content
-        return "\n".join(block.text for block in outcome.content if isinstance(block, Text))
+        return (await carry_out(agent, call, self._tools[tool])).text
 
     def _heading(self, skill: Skill) -> str:
         return (

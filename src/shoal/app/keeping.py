@@ -65,26 +65,24 @@ def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda 
 
     Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
     """
-    real = Path(path.resolve())
-    text, mode = _content(real)
-    raw = read_document(text, name=str(path), kind="user", path=path).raw
-    if not may(text):
+    file = _Opened(path)
+    raw = read_document(file.text, name=str(path), kind="user", path=path).raw
+    if not may(file.text):
         return None
     _add(raw, update)
-    return _rewrite(real, raw, like=text, mode=mode)
+    return file.write(raw)
 
 
 def keep_model(name: str | None, path: Path) -> None:
     """Make this the model that is asked where none is named; None leaves it open. Raises what `keep` does."""
-    real = Path(path.resolve())
-    text, mode = _content(real)
-    raw = read_document(text, name=str(path), kind="user", path=path).raw
+    file = _Opened(path)
+    raw = read_document(file.text, name=str(path), kind="user", path=path).raw
     own = raw.setdefault("shoal", {})
     if name is not None:
         own["model"] = name
     elif own.pop("model", None) is None:
         return
-    _rewrite(real, raw, like=text, mode=mode)
+    file.write(raw)
 
 
 def _add(raw: dict[str, Any], update: Suggestion) -> None:
@@ -98,31 +96,20 @@ def _add(raw: dict[str, Any], update: Suggestion) -> None:
             permissions["defaultMode"] = wished
 
 
-def _rewrite(real: Path, raw: dict[str, Any], *, like: str, mode: int | None) -> str:
-    written = json.dumps(raw, indent=_indent(like), ensure_ascii=False) + "\n"
-    write_whole(real, written.encode())
-    if mode is not None:
-        real.chmod(mode)
-    return written
-
-
 def rewritten(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     """Let `edit` change what a JSON file holds; its other content, its indent and its mode stay.
 
     Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
     """
-    real = Path(path.resolve())
-    text, mode = _content(real)
+    file = _Opened(path)
     try:
-        raw = json.loads(text) if text.strip() else {}
+        raw = json.loads(file.text) if file.text.strip() else {}
     except ValueError as error:
         raise SettingsError(f"{path} is not valid JSON: {error}. Repair it by hand.", path=path) from error
     if not isinstance(raw, dict):
         raise SettingsError(f"{path} holds no JSON object. Repair it by hand.", path=path)
     found = edit(raw)
-    write_whole(real, (json.dumps(raw, indent=_indent(text), ensure_ascii=False) + "\n").encode())
-    if mode is not None:
-        real.chmod(mode)
+    file.write(raw)
     return found
 
 
@@ -131,13 +118,28 @@ def _join(permissions: dict[str, Any], key: str, new: list[str]) -> None:
     present.extend(each for each in new if each not in present)
 
 
-def _content(path: Path) -> tuple[str, int | None]:
-    try:
-        return path.read_text(encoding="utf-8-sig"), stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        return "", None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"The settings in {path} cannot be read: {error}.", path=path) from error
+class _Opened:
+    """A JSON file of the person's, behind whatever link: its other content, its indent and its mode stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._real = Path(path.resolve())
+        self._mode: int | None = None
+        self.text = ""
+        try:
+            self.text = self._real.read_text(encoding="utf-8-sig")
+            self._mode = stat.S_IMODE(self._real.stat().st_mode)
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"The settings in {path} cannot be read: {error}.", path=path) from error
+
+    def write(self, raw: dict[str, Any]) -> str:
+        """What it holds then."""
+        written = json.dumps(raw, indent=_indent(self.text), ensure_ascii=False) + "\n"
+        write_whole(self._real, written.encode())
+        if self._mode is not None:
+            self._real.chmod(self._mode)
+        return written
 
 
 def _indent(text: str) -> str | int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from shoal.app.config_view import HIDDEN, sounds_secret
 from shoal.app.mcp_files import PROJECT_FILE, Configured, change, configured
 from shoal.app.mcp_servers import OFF, UNTRUSTED, McpServers
 from shoal.app.mcp_session import host_for, tokens_in
@@ -20,9 +21,6 @@ from shoal.core.errors import MissingExtra, SettingsError
 from shoal.core.mcp import Address, Program, Server, ServerStanding
 from shoal.tools.mcp.life import CONNECTING
 from shoal.wire.mcp import BadServer, filled, read_server
-
-_SECRET_HINTS = ("key", "token", "secret", "pass", "auth", "credential", "cookie")
-HIDDEN = "(hidden)"
 
 
 class McpView:
@@ -135,6 +133,5 @@ class McpView:
 def _hidden(texts: Mapping[str, str]) -> dict[str, str]:
     """A variable's name tells nothing; a value may be the key itself."""
     return {
-        name: HIDDEN if "${" not in value and any(hint in name.lower() for hint in _SECRET_HINTS) else value
-        for name, value in texts.items()
+        name: HIDDEN if "${" not in value and sounds_secret(name) else value for name, value in texts.items()
     }

@@ -10,18 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from shoal.app.choosing import access_to
-from shoal.app.settings import Settings
+from shoal.app.settings import PROVIDER_KEYS, Settings
 from shoal.core.usage import ModelCard
 
 LISTED_WITHIN = 2.0
 """Seconds a server has to say what it offers."""
-_KEYS = {
-    "anthropic": ("anthropic_api_key", "anthropic_auth_token"),
-    "openai": ("openai_api_key",),
-    "openrouter": ("openrouter_api_key",),
-    "ollama": (),
-}
-"""OpenAI's two ways to be asked are one provider here."""
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
@@ -64,7 +57,7 @@ class ModelsView(Struct, frozen=True, kw_only=True):
 async def models_view(settings: Settings, *, within: float = LISTED_WITHIN) -> ModelsView:
     """Providers that can be asked are asked for their lists, all at once; the rest is not contacted."""
     async with asyncio.TaskGroup() as asking:
-        tasks = [asking.create_task(_provider(name, settings, within)) for name in _KEYS]
+        tasks = [asking.create_task(_provider(name, settings, within)) for name in PROVIDER_KEYS]
     providers = tuple(task.result() for task in tasks)
     return ModelsView(
         default=settings.model,
@@ -78,7 +71,7 @@ async def _provider(name: str, settings: Settings, within: float) -> ProviderRow
     from shoal.models.providers import PROVIDERS, find_offered, find_ollama
 
     known, access = PROVIDERS[name], access_to(name, settings)
-    keys = [settings.origin(key) for key in _KEYS[name] if getattr(settings.access, key)]
+    keys = [settings.origin(key) for key in PROVIDER_KEYS[name] if getattr(settings.access, key)]
     can_be_asked = bool(keys or access.base_url)
     offered: list[str] | None = None
     if name == "ollama":

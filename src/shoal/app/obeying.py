@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shoal.app.session import Session
 
 
-STOPPED_BY_PERSON = "the person ends it"
+WISH_OF_THE_PERSON = "the person ends it"
 
 
 async def obey(session: Session, command: Command) -> Any:
@@ -59,7 +59,7 @@ async def _shut_down(session: Session, name: str, reason: str) -> Any:
     from shoal.team.teams import SessionTeams
 
     teams = session.parts.teams
-    gone = isinstance(teams, SessionTeams) and await teams.shut_down(name, reason or STOPPED_BY_PERSON)
+    gone = isinstance(teams, SessionTeams) and await teams.shut_down(name, reason or WISH_OF_THE_PERSON)
     if not gone:
         raise AgentRefused(f"There is no teammate {name!r} in this session.")
     return {"stopped": name}

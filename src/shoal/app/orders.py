@@ -29,7 +29,6 @@ NO_FORK = (
     "begins with your prompt alone."
 )
 _MODES: tuple[Mode, ...] = get_args(Mode)
-_NOT_YET: tuple[str, ...] = ()
 
 
 def authority_of(agent: Agent) -> RulePermissions:
@@ -43,12 +42,6 @@ def refuse_where_forbidden(parent: Agent, kind: str) -> None:
 
 
 def refuse_what_is_not_there(definition: Definition, order: Order) -> None:
-    wanted = [name for name in _NOT_YET if getattr(definition, name)]
-    if wanted:
-        raise AgentRefused(
-            f"The agent {definition.name} ({definition.source}) needs {', '.join(wanted)}, which no agent "
-            "gets yet. It is not started without them: take them out of its definition, or start another."
-        )
     isolation = order.isolation or definition.isolation
     if order.cwd is not None and isolation is not None:
         raise AgentRefused(

@@ -48,6 +48,7 @@ from shoal.core.errors import (
 )
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId, EntryId
+from shoal.core.mcp import servers_of
 from shoal.core.messages import Message
 from shoal.core.ports import Model
 from shoal.policy.authority import forked, narrowed
@@ -96,7 +97,7 @@ class Outfitting:
         return self._stock.outputs / f"{agent}.output"
 
     def witness(self, agent: AgentId) -> Witness:
-        return Witness(self.output(agent), self._stock.tell)
+        return Witness(self.output(agent), self._stock.tell, kept=self._stock.files.kept)
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit:
         parent = newcomer.parent
@@ -351,7 +352,7 @@ class Outfitting:
         return model
 
     def _keep(self, plan: Plan) -> None:
-        self._stock.files.keep(plan.newcomer.agent, plan.facts, plan.transcript, plan.conversation)
+        self._stock.files.keep(plan.newcomer.agent, plan.facts)
 
     def _agent(self, plan: Plan) -> Agent:
         stock, facts, parent = self._stock, plan.facts, plan.newcomer.parent
@@ -404,6 +405,7 @@ class Outfitting:
 
         async def finish() -> KeptWork | None:
             plan.transcript.close()
+            self._stock.files.put_away(plan.newcomer.agent, plan.facts, plan.conversation)
             await plan.kit.close()
             await self._stock.left(plan.newcomer.agent)
             return await plan.quarters.finish()
@@ -437,6 +439,8 @@ class Outfitting:
                 start_tokens=agent.context_tokens,
                 worktree=str(plan.quarters.workspace.root) if plan.quarters.name else "",
                 hooks=listed(agent.hooks),
+                servers=servers_of(plan.toolset.names),
+                skills=plan.definition.skills,
                 notes=plan.quarters.notes,
             ),
             prompt=prompt,

@@ -56,7 +56,12 @@ async def _serve(session: Session, brief: Brief, link: LeadLink) -> None:
         with suppress(ShoalError):
             answers.add(update)
     session.watch(tell)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, lambda: outpost.leave(TERMINATED, stays=True))
+    leave_at(outpost, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     await outpost.serve()
+
+
+def leave_at(outpost: Outpost, *signals: signal.Signals) -> None:
+    """Let it end so that it can be taken up again, when its process gets one of these."""
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, lambda: outpost.leave(TERMINATED, stays=True))

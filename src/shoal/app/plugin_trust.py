@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.app.plugin_files import MANIFEST
@@ -41,18 +42,24 @@ def plugin_widening(plugin: Plugin, home: Path, project: Path) -> Widening | Non
 def _digest(root: Path) -> str:
     """Of every file: a hook runs what its script holds, whatever its line says."""
     digest, read = hashlib.sha256(), 0
+    for path in _entries(root):
+        digest.update(f"{path.relative_to(root)}\0".encode("utf-8", "surrogateescape"))
+        if path.is_symlink():
+            digest.update(os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
+        elif path.is_file():
+            read += path.stat().st_size
+            if read > MOST_BYTES:
+                told = f"it has more than {MOST_BYTES:,} bytes, too much to be trusted in a project"
+                raise SettingsError(told, path=root)
+            digest.update(path.read_bytes())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _entries(root: Path) -> Iterator[Path]:
+    """Files, and links to whatever, in an order that does not depend on the file system."""
     for directory, inner, files in os.walk(root):
         inner.sort()
-        for name in sorted((*files, *(each for each in inner if (Path(directory) / each).is_symlink()))):
-            path = Path(directory) / name
-            digest.update(f"{path.relative_to(root)}\0".encode("utf-8", "surrogateescape"))
-            if path.is_symlink():
-                digest.update(os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
-            elif path.is_file():
-                read += path.stat().st_size
-                if read > MOST_BYTES:
-                    told = f"it has more than {MOST_BYTES:,} bytes, too much to be trusted in a project"
-                    raise SettingsError(told, path=root)
-                digest.update(path.read_bytes())
-            digest.update(b"\0")
-    return digest.hexdigest()
+        links = (each for each in inner if (Path(directory) / each).is_symlink())
+        for name in sorted((*files, *links)):
+            yield Path(directory) / name

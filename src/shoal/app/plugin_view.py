@@ -90,7 +90,7 @@ def _row(plugin: Plugin, state: str, known: Definitions | None) -> PluginRow:
         version=plugin.version,
         description=plugin.description,
         agents=tuple(agents),
-        skills=tuple(_below(plugin.skills, "*/SKILL.md", prefix, up=1)),
+        skills=tuple(_below(plugin.skills, "*/SKILL.md", prefix, by_directory=True)),
         commands=tuple(_below(plugin.commands, "**/*.md", prefix)),
         hooks=() if plugin.hooks is None else tuple(plugin.hooks.raw),
         mcp_servers=() if plugin.servers is None else tuple(prefix + name for name in plugin.servers.raw),
@@ -98,7 +98,7 @@ def _row(plugin: Plugin, state: str, known: Definitions | None) -> PluginRow:
     )
 
 
-def _below(places: Sequence[Path], pattern: str, prefix: str, *, up: int = 0) -> Iterator[str]:
+def _below(places: Sequence[Path], pattern: str, prefix: str, *, by_directory: bool = False) -> Iterator[str]:
     for place in places:
         for path in sorted(place.glob(pattern)):
-            yield prefix + (path.parent.name if up else path.stem)
+            yield prefix + (path.parent.name if by_directory else path.stem)

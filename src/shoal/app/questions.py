@@ -59,9 +59,13 @@ def find_row(rows: tuple[Row, ...], start: str, home: Path) -> Row:
 def give(row: Row, answer: Answer) -> bool:
     """Whether the answer stands; False where another came first. Raises `StoreError` where nobody waits."""
     if not row.live:
-        raise StoreError(
-            f"The run {row.session} that asked this has ended, so nobody would hear the answer. "
-            f"Resume it with: shoal --resume {row.session}",
-            path=row.directory,
-        )
+        raise nobody_hears(row.session, row.directory)
     return Questions(row.directory).answer(row.question.id, answer)
+
+
+def nobody_hears(session: SessionId, directory: Path) -> StoreError:
+    return StoreError(
+        f"The run {session} that asked this has ended, so nobody would hear the answer. "
+        f"Resume it with: shoal --resume {session}",
+        path=directory,
+    )

@@ -73,9 +73,7 @@ class AgentsRecord:
         name = name_from(name)
         if name not in self._boards:
             board = FileTaskBoard(self._home, name, clock=self._clock, ids=self._ids, report=self._report)
-            self._boards[name] = (
-                board if self._emit is None or not self._tells_tasks else self._told(board, name)
-            )
+            self._boards[name] = self._told(board, name)
         return self._boards[name]
 
     def _told(self, board: FileTaskBoard, name: str) -> TaskBoard:

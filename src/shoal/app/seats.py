@@ -10,7 +10,7 @@ from shoal.app.prompt import usual_prompt
 from shoal.core.definitions import Definition, Toolset
 from shoal.core.identity import Identity
 from shoal.core.permissions import Mode
-from shoal.policy.authority import narrowed
+from shoal.policy.authority import is_wider, narrowed
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.outfit import Seat
 from shoal.tools.team import TEAM_TOOLS
@@ -42,6 +42,21 @@ def seated_mode(authority: RulePermissions, definition: Definition, seat: Seat |
         person_configured=wish is None and definition.source.trusted,
         may_skip=authority.may_skip,
     )
+
+
+def worded_mode(authority: RulePermissions, wish: Mode | None) -> tuple[Mode | None, bool]:
+    """For a command line: the mode to be named, and whether permissions are skipped.
+
+    Another program is held by these words alone, so they never say more than its lead may.
+    """
+    lead = authority.mode
+    if wish in (None, "plan"):
+        # That it plans first is a word of its own; afterwards it may what its lead may.
+        return (lead if is_wider("default", than=lead) else None), lead == "bypassPermissions"
+    mode = narrowed(lead, wish, may_skip=authority.may_skip)
+    if mode == "bypassPermissions":
+        return None, True
+    return ("acceptEdits" if mode == "delegate" else mode), False
 
 
 def own_part(definition: Definition, seat: Seat | None) -> str:

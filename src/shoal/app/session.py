@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +11,12 @@ from msgspec import structs
 from shoal.agent import compaction
 from shoal.agent.forking import ASIDE, run_forked_agent
 from shoal.agent.loop import Ended
-from shoal.app import delegating, notifying, telemetry
-from shoal.app.answering import Answering
+from shoal.app import delegating, notifying, telemetry, tidying
 from shoal.app.commanding import Invocation
 from shoal.app.forming import run_to_form
 from shoal.app.options import Options
 from shoal.app.stopped import Stopped
+from shoal.app.taking_over import take_over
 from shoal.app.turn import Turn
 from shoal.app.voice import Voice
 from shoal.core.agents import Glimpse, Reached
@@ -26,8 +25,6 @@ from shoal.core.decisions import Mode
 from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
-    AgentEnded,
-    Event,
     Finished,
     ModeChanged,
     Notified,
@@ -38,20 +35,17 @@ from shoal.core.events import (
     TurnEnded,
     TurnStarted,
     Withdrawn,
-    WorkKept,
 )
-from shoal.core.groups import leave, until_one
+from shoal.core.groups import leave, outlive_cancel, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, user
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
-from shoal.team.teams import SessionTeams
 from shoal.wire.notices import message_from
 
 if TYPE_CHECKING:
     from shoal.agent.agent import Agent
-    from shoal.app.build import Parts
     from shoal.app.undo import TurnTaken
     from shoal.workspaces.checkpoints import UndoReport
 
@@ -67,13 +61,11 @@ class Session(Voice):
     """Opened with `async with`; leaving it ends everything it started."""
 
     def __init__(self, options: Options) -> None:
+        super().__init__()
         self._options = options
         self._exit = AsyncExitStack()
-        self._channel: Channel | None = None
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
-        self._answering = Answering()
-        self._watchers: dict[Callable[[Event], None], None] = {}
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
@@ -98,7 +90,7 @@ class Session(Voice):
         from shoal.app.build import build
 
         try:
-            self.parts: Parts = await build(self._options, self, self._exit)
+            self.parts = await build(self._options, self, self._exit)
             telemetry.attach(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.branch()
             self._tasks = await asyncio.TaskGroup().__aenter__()
@@ -107,6 +99,8 @@ class Session(Voice):
             if self._options.link is None:
                 notifying.attach(self, self._tasks)
                 self.parts.servers.start()
+                if self._options.persist:
+                    tidying.attach(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise
@@ -323,24 +317,12 @@ class Session(Voice):
                 version=parts.version,
                 budget_usd=self.agent.purse.tree.limits.max_usd,
                 budget_tokens=self.agent.purse.tree.limits.max_tokens,
+                model_named=self._options.model if isinstance(self._options.model, str) else "",
             )
         )
         parts.occasions.begin(resumed=bool(parts.turns_before))
         if parts.left_over is not None:
-            for completion in parts.left_over.cut_off:
-                self.emit(AgentEnded(agent=completion.agent, completion=completion))
-            for completion, place in parts.left_over.unkept:
-                work = await parts.housing.settled(parts.workspace.root, place)
-                if work is not None:
-                    parts.left_over.tell_of(work, completion)
-                    self.emit(WorkKept(agent=completion.agent, work=work))
-            for ended in parts.left_over.shells:
-                self.emit(ended)
-            parts.crew.recover(parts.left_over.pending, parts.left_over.completions)
-            parts.timetable.recover(parts.left_over.schedules)
-            if isinstance(parts.teams, SessionTeams):
-                left = parts.left_over
-                await parts.teams.resume(self.id, left.delivered, left.serving, left.resting)
+            await take_over(self, parts.left_over)
 
     async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
@@ -398,9 +380,7 @@ class Session(Voice):
         except asyncio.CancelledError:
             if not self._interrupted:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
         except TimeoutError:
             limit = self._options.deadline or 0

@@ -15,7 +15,7 @@ from shoal.app.settings import Settings
 from shoal.core.ports import Journal, Transcript
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.transcripts import FileTranscript
-from shoal.stores.memory import MemoryJournal, MemoryTranscript
+from shoal.stores.memory import MemoryJournal, NoTranscript
 from shoal.wire.transcript import Lines
 from shoal.workspaces.checkpoints import Checkpoints
 
@@ -34,7 +34,7 @@ def open_record(
         directory = Path(leave.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
         return Record(
             directory=directory,
-            transcript=MemoryTranscript(),
+            transcript=NoTranscript(),
             journal=MemoryJournal(options.clock),
             checkpoints=Checkpoints(directory / "checkpoints"),
         )

@@ -52,6 +52,13 @@ _VARIABLES = {
 }
 
 
+PROVIDER_KEYS = {
+    "anthropic": ("anthropic_api_key", "anthropic_auth_token"),
+    "openai": ("openai_api_key",),
+    "openrouter": ("openrouter_api_key",),
+    "ollama": (),
+}
+"""The fields of `Access` that let a person in; OpenAI's two ways to be asked are one provider here."""
 PROVIDER_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -94,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Variables that the settings give to tools."""
     cleanup_period_days: int
+    """As the person's own files say it."""
     own: Own
     """The settings under `shoal`."""
     warnings: tuple[str, ...]
@@ -121,7 +129,7 @@ class Settings(Struct, frozen=True, kw_only=True):
                 return f"${variable}"
         for keys in _places(key):
             found = [document for document in self.documents if holds(document, keys)]
-            if keys[0] == "env" and (key in _VARIABLES or key == "subagent_model"):
+            if key in _PERSONS_ALONE or (keys[0] == "env" and key in (*_VARIABLES, "subagent_model")):
                 found = [document for document in found if document.is_persons]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
                 return ", ".join(document.place(keys) for document in found) or "default"
@@ -196,6 +204,7 @@ _CHOICES = {
     "shoal.coordinator": _COORDINATOR,
     "shoal.plain": _PLAIN,
 }
+_PERSONS_ALONE = frozenset({"cleanupPeriodDays"})
 _SOURCES: tuple[Kind, ...] = ("user", "project", "local")
 _SWITCH = {
     "1": True,
@@ -245,30 +254,21 @@ def load_settings(
     stored, unread = _stored(home)
     reachable |= _counting(stored, reachable)
     permissions, refused = _own_authority(known.permissions, trusted.permissions)
-    sandbox, loosened = _own_sandbox(known.shoal.sandbox, trusted.shoal.sandbox)
-    named = next((environ[variable] for variable in _MODELS if environ.get(variable)), None)
-    configured = next((reachable[variable] for variable in _MODELS if reachable.get(variable)), None)
+    own, loosened = _own_part(known.shoal, trusted.shoal, environ)
     return Settings(
         home=home,
         access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
-        model=named or known.shoal.model or configured or known.model,
-        subagent_model=next((reachable[name] for name in _SUBAGENT_MODELS if reachable.get(name)), None),
+        model=_first_set(_MODELS, environ) or own.model or _first_set(_MODELS, reachable) or known.model,
+        subagent_model=_first_set(_SUBAGENT_MODELS, reachable),
         permissions=permissions,
         env=_texts(known.env),
-        cleanup_period_days=known.cleanup_period_days,
-        own=replace(
-            known.shoal,
-            sandbox=sandbox,
-            unattended_allow=trusted.shoal.unattended_allow,
-            # What is said to agents must not leave because a project's file says so.
-            telemetry=trusted.shoal.telemetry,
-            coordinator=_switched(environ, _COORDINATOR, usual=known.shoal.coordinator),
-            plain=_switched(environ, _PLAIN, usual=known.shoal.plain),
-            worktree_guard=_tighter(known.shoal.worktree_guard, trusted.shoal.worktree_guard),
-        ),
+        # A project's files may come from anyone: they must not have the person's sessions removed.
+        cleanup_period_days=trusted.cleanup_period_days,
+        own=own,
         warnings=(
             *refused,
             *loosened,
+            *_own_period(known.cleanup_period_days, trusted.cleanup_period_days),
             *trust.warnings,
             *unread,
             *unreadable,
@@ -280,6 +280,26 @@ def load_settings(
         standing=standing_rules(documents, cwd),
         stored=stored,
     )
+
+
+def _first_set(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
+    return next((variables[name] for name in names if variables.get(name)), None)
+
+
+def _own_part(own: Own, trusted: Own, environ: Mapping[str, str]) -> tuple[Own, tuple[str, ...]]:
+    """The settings under `shoal` as they count, and what a person should know of what does not."""
+    sandbox, loosened = _own_sandbox(own.sandbox, trusted.sandbox)
+    counting = replace(
+        own,
+        sandbox=sandbox,
+        unattended_allow=trusted.unattended_allow,
+        # What is said to agents must not leave because a project's file says so.
+        telemetry=trusted.telemetry,
+        coordinator=_switched(environ, _COORDINATOR, usual=own.coordinator),
+        plain=_switched(environ, _PLAIN, usual=own.plain),
+        worktree_guard=_tighter(own.worktree_guard, trusted.worktree_guard),
+    )
+    return counting, loosened
 
 
 def _stored(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
@@ -331,6 +351,11 @@ def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[Sand
     )
     told = "The project's settings would open the sandbox; only your own settings can. Not done."
     return held, (told,) if opens else ()
+
+
+def _own_period(given: int, trusted: int) -> Iterator[str]:
+    if given != trusted:
+        yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
 
 
 def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:

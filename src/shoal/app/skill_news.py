@@ -9,6 +9,7 @@ from shoal.app.skills import Skills
 from shoal.core.definitions import Definition
 from shoal.core.neutral import neutral
 from shoal.core.skills import Skill
+from shoal.wire.notices import reminder
 
 _LONGEST = 400
 """Characters of one description."""
@@ -77,7 +78,7 @@ def _said(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str
             lines += [f"These {what} are not there any more:", *_some(gone)]
     if not lines:
         return ""
-    return f"<system-reminder>\n{neutral(chr(10).join(lines))}\n</system-reminder>"
+    return reminder(neutral("\n".join(lines)))
 
 
 def _some(lines: list[str]) -> list[str]:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from msgspec import Struct
-
 from shoal.app.definition_files import Files
+from shoal.app.project_places import apart_from, project_places
+from shoal.app.shelved import Shelved
 from shoal.app.skill_files import NAMES, command_files, command_in, skill_files, skill_in
 from shoal.core.definitions import Problem
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.skills import Skill, named_alike
 from shoal.wire.skills import ParsedSkill
-
-
-class _Index(Struct):
-    standing: dict[str, Skill | Problem] = {}
-    shadowed: list[tuple[Skill, Skill | Problem]] = []
-    """Those that are not used, and what comes before each."""
-    problems: list[Problem] = []
-    warnings: list[str] = []
-    usable: tuple[Skill, ...] | None = None
 
 
 class Catalogue:
@@ -31,7 +22,7 @@ class Catalogue:
     def __init__(self, what: str, sources: Sequence[Files[ParsedSkill]]) -> None:
         self._what = what
         self._sources = list(sources)
-        self._known: _Index | None = None
+        self._known: Shelved[Skill] | None = None
 
     def add(self, source: Files[ParsedSkill]) -> None:
         """One more, weaker than those before."""
@@ -61,10 +52,7 @@ class Catalogue:
 
     def all(self) -> tuple[Skill, ...]:
         """The same object as long as nothing changes."""
-        index = self._index()
-        if index.usable is None:
-            index.usable = tuple(each for each in index.standing.values() if isinstance(each, Skill))
-        return index.usable
+        return self._index().usable
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -78,32 +66,16 @@ class Catalogue:
     def shadowed(self) -> tuple[tuple[Skill, Skill | Problem], ...]:
         return tuple(self._index().shadowed)
 
-    def _index(self) -> _Index:
+    def _index(self) -> Shelved[Skill]:
         changed = [source.look() for source in self._sources]
         if self._known is None or any(changed):
-            self._known = _Index()
+            self._known = Shelved(self._what)
             seen: set[Path] = set()
             for source in self._sources:
-                self._take(source, self._known, seen)
+                good = [each for each in source.found if isinstance(each, ParsedSkill)]
+                fresh = [(each.skill, each.warnings) for each in good if not _is_known(each.skill, seen)]
+                self._known.take(fresh, (each for each in source.found if isinstance(each, Problem)))
         return self._known
-
-    def _take(self, source: Files[ParsedSkill], into: _Index, seen: set[Path]) -> None:
-        here: dict[str, Skill] = {}
-        for parsed in (found for found in source.found if isinstance(found, ParsedSkill)):
-            skill = parsed.skill
-            if _is_known(skill, seen):
-                continue
-            into.warnings += parsed.warnings
-            first = here.setdefault(skill.name, skill)
-            if first is not skill:
-                what = f"two {self._what}s are named {skill.name!r}: {first.source} is used, this one is not"
-                into.problems.append(Problem(what=what, name=skill.name, source=skill.source, field="name"))
-            elif (stronger := into.standing.setdefault(skill.name, skill)) is not skill:
-                into.shadowed.append((skill, stronger))
-        # As with agents: a bad file takes its name from weaker places, and not from good ones beside it.
-        for problem in (found for found in source.found if isinstance(found, Problem)):
-            into.problems.append(problem)
-            into.standing.setdefault(problem.name, problem)
 
 
 class Skills:
@@ -164,14 +136,14 @@ def skills_for(*, cwd: Path, home: Path) -> Skills:
         Catalogue(
             "skill",
             [
-                *(skill_files(path, "project") for path in of_skills if not _same(path, skills)),
+                *(skill_files(path, "project") for path in apart_from(skills, of_skills)),
                 skill_files(skills, "user"),
             ],
         ),
         Catalogue(
             "command",
             [
-                *(command_files(path, "project") for path in of_commands if not _same(path, commands)),
+                *(command_files(path, "project") for path in apart_from(commands, of_commands)),
                 command_files(commands, "user"),
             ],
         ),
@@ -194,13 +166,6 @@ def skills_in(paths: Sequence[Path]) -> Skills:
     return Skills(Catalogue("skill", sources), Catalogue("command", others))
 
 
-def project_places(cwd: Path) -> Iterator[Path]:
-    """From the directory up to the root of its repository, the nearest first; without one, itself alone."""
-    places = (cwd, *cwd.parents)
-    depth = next((number for number, place in enumerate(places) if (place / ".git").exists()), 0)
-    return iter(places[: depth + 1])
-
-
 def _alone(directory: Path, names: Sequence[str], *, skill: bool) -> Files[ParsedSkill]:
     def read(path: Path) -> ParsedSkill | Problem:
         return skill_in(path, "project") if skill else command_in(path, "project")
@@ -216,7 +181,3 @@ def _is_known(skill: Skill, seen: set[Path]) -> bool:
         return True
     seen.add(real)
     return False
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.record import AgentsRecord
 from shoal.core.agents import Completion
@@ -94,28 +95,16 @@ def _people(home: Path, team: Team, recorded: tuple[Recorded, ...]) -> list[Pers
     found: dict[AgentName, Person] = {}
     for member in team.members:
         agent = LEAD if member.name == LEAD_NAME else AgentId(member.agent_id)
-        found[member.name] = Person(
-            name=member.name,
-            agent=agent,
-            kind=member.agent_type,
-            model=member.model,
-            completion=ended.get(agent),
-            report=_report(home, team, agent),
-        )
+        found[member.name] = Person(name=member.name, agent=agent, kind=member.agent_type, model=member.model)
     for event in told:
         if isinstance(event, AgentStarted) and event.team == team.name and event.name not in found:
             name = AgentName(event.name)
             agent = AgentId(agent_id(name, team.name))
-            found[name] = Person(
-                name=name,
-                agent=agent,
-                kind=event.kind,
-                model=event.model,
-                still=False,
-                completion=ended.get(agent),
-                report=_report(home, team, agent),
-            )
-    return list(found.values())
+            found[name] = Person(name=name, agent=agent, kind=event.kind, model=event.model, still=False)
+    return [
+        replace(each, completion=ended.get(each.agent), report=_report(home, team, each.agent))
+        for each in found.values()
+    ]
 
 
 def _report(home: Path, team: Team, agent: AgentId) -> str:

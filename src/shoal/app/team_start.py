@@ -43,7 +43,7 @@ async def start_team(session: Session, template: Template, goal: str, *, name: s
     team = await teams.found(name or template.name, description=f"{template.name}: {about}")
     try:
         tasks = await _put_on_board(session, team.name, filled)
-        members = tuple([await teams.enlist(_order(*each, tasks)) for each in filled.members])
+        members = await teams.enlist([_order(*each, tasks) for each in filled.members])
         await _hand_out(session, team.name, tasks)
     except BaseException:
         await teams.disband()

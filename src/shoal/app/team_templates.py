@@ -7,9 +7,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.app.definition_files import LARGEST
-from shoal.app.definitions import Definitions, project_directories
+from shoal.app.definitions import Definitions
+from shoal.app.project_places import apart_from, project_places
 from shoal.core.decisions import Mode
 from shoal.core.definitions import SourceKind
 from shoal.core.errors import BadDefinition, BadTemplate, SettingsError, UnknownAgent
@@ -62,11 +64,8 @@ class Templates:
 def templates_for(*, cwd: Path, home: Path) -> Templates:
     """From the directory up to the root of its repository, then the home, then the program's own."""
     own = home / "teams"
-    places: list[tuple[Path, SourceKind]] = [
-        (path, "project")
-        for path in (each.with_name("teams") for each in project_directories(cwd))
-        if path.resolve() != own.resolve()
-    ]
+    theirs = (place / ".claude" / "teams" for place in project_places(cwd))
+    places: list[tuple[Path, SourceKind]] = [(path, "project") for path in apart_from(own, theirs)]
     places += [(own, "user"), (SHIPPED, "builtin")]
     strongest: dict[str, Origin] = {}
     found: list[Found] = []
@@ -74,16 +73,7 @@ def templates_for(*, cwd: Path, home: Path) -> Templates:
         for path in _files(directory):
             each = read_file(path, kind)
             first = strongest.setdefault(each.name, each.origin)
-            hidden = first if first is not each.origin else None
-            found.append(
-                Found(
-                    name=each.name,
-                    origin=each.origin,
-                    template=each.template,
-                    flaw=each.flaw,
-                    hidden_by=hidden,
-                )
-            )
+            found.append(replace(each, hidden_by=first if first is not each.origin else None))
     return Templates(found)
 
 

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 class Voice:
     parts: Parts
-    _channel: Channel | None
-    """Of the running turn."""
-    _answering: Answering
-    _watchers: dict[Callable[[Event], None], None]
+    """Set when the session is built; it has nothing to tell before."""
+
+    def __init__(self) -> None:
+        self._channel: Channel | None = None
+        """Of the running turn."""
+        self._answering = Answering()
+        self._watchers: dict[Callable[[Event], None], None] = {}
 
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Hear every event as it is told, in turns and between them; what is returned ends that.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import islice
 from pathlib import Path
@@ -10,17 +11,19 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import NoSuchSession, ShoalError, StoreError
+from shoal.core.errors import NoSuchSession, RunHangs, ShoalError, StoreError
 from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
 from shoal.core.ids import SessionId
 from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.places import run_directory
-from shoal.wire.control import Command, Gap, Subscribe
+from shoal.wire.control import Command, Gap, Status, Subscribe
 from shoal.wire.journal import Unknown
 
 Seen: TypeAlias = Event | Unknown
+ANSWERING = 5.0
+"""Seconds in which a run says how it stands."""
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
@@ -71,6 +74,13 @@ def began_in(run: Run) -> str:
     return next((event.cwd for event in started if isinstance(event, SessionStarted)), "")
 
 
+def model_named(run: Run) -> str:
+    """By which name its model was last asked for when it was opened; nothing where settings said it."""
+    events = (recorded.event for recorded in read_journal(run.journal))
+    started = [event for event in events if isinstance(event, SessionStarted)]
+    return started[-1].model_named if started else ""
+
+
 def find_run(home: Path, name: str) -> Run:
     """The run of the session with this id, or whose id alone starts so."""
     names = _names(home)
@@ -93,16 +103,53 @@ def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
     return None
 
 
-async def demand(run: Run, command: Command) -> Any:
-    """What the live run answers; raises a `ShoalError` where it is not live, or refuses."""
+async def demand(run: Run, command: Command, *, patience: float | None = ANSWERING) -> Any:
+    """What the live run answers; raises a `ShoalError` where it is not live, or refuses.
+
+    One that takes longer than `patience` is asked how it stands: `RunHangs` where it does not tell either.
+    """
     if not run.is_live:
         raise StoreError(
             f"No live run answers: session {run.session} has ended. "
             f"Go on with it: shoal --resume {run.session}",
             path=run.directory,
         )
-    async with await ControlClient.open(run.directory / "control.sock") as client:
-        return await client.request(command)
+    async with asyncio.TaskGroup() as asking:
+        answer = asking.create_task(_answered(run, command))
+        try:
+            while not (await asyncio.wait([answer], timeout=patience))[0]:
+                if await _hangs(run):
+                    break
+        finally:
+            answer.cancel()
+    if answer.cancelled():
+        raise RunHangs(
+            f"The run {run.session} does not answer: its process was stopped, or hangs. What was asked may "
+            f"still be done if it goes on. End it: shoal stop {run.session}",
+            path=run.directory,
+        )
+    told = answer.result()
+    if isinstance(told, ShoalError):
+        raise told
+    return told
+
+
+async def _answered(run: Run, command: Command) -> Any:
+    """What is refused is returned: a task group would wrap it."""
+    try:
+        async with await ControlClient.open(run.directory / "control.sock") as client:
+            return await client.request(command)
+    except ShoalError as error:
+        return error
+
+
+async def _hangs(run: Run) -> bool:
+    try:
+        async with asyncio.timeout(ANSWERING):
+            await _answered(run, Status())
+    except TimeoutError:
+        return run.is_live
+    return False
 
 
 async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:
@@ -120,6 +167,8 @@ async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:
         if told.ended:
             return
         offset = told.offset
+        if told.unheard:
+            break
     async for recorded in follow_journal(run.journal, offset, alive=lambda: run.is_live):
         yield Sighting(at=recorded.at, event=recorded.event)
 
@@ -131,10 +180,16 @@ class _Told:
         self.offset = offset
         self._clock = clock
         self.ended = False
+        self.unheard = False
+        """The run does not answer: its journal tells what there is."""
 
     async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Sighting]:
         try:
-            start = int((await client.request(Subscribe()))["offset"])
+            async with asyncio.timeout(ANSWERING):
+                start = int((await client.request(Subscribe()))["offset"])
+        except TimeoutError:
+            self.unheard = True
+            return
         except ShoalError:
             return
         for recorded in read_journal(run.journal, self.offset):

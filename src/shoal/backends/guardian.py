@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # the typing module costs a third of the start
 
 GRACE = 2.0
 LIMIT = 4.5
-DESCRIPTORS = 3
 PR_SET_CHILD_SUBREAPER = 36
 RESTORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import

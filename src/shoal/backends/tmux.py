@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ _CHANGES = frozenset(
     }
 )
 _DEATHS = ("refresh-client", "-B", "shoal:%*:#{pane_dead}")
-_HOLDING = ("sleep", "60")
-"""Holds the place of the first pane in a session of its own until that is opened."""
+_HOLDING = 'n=0; while [ "$n" -lt 120 ] && kill -0 "$1" 2>/dev/null; do sleep 0.5; n=$((n + 1)); done'
+"""Holds the place of the first pane in a session of its own until that is opened, or who opens it is dead."""
 _SIZE = ("-x", "200", "-y", "50")
 SOCKET = "shoal"
 
@@ -172,6 +173,8 @@ class TmuxPanes:
     async def aclose(self) -> None:
         for pane in list(self._shown):
             await self.close(pane)
+        if self._held:
+            await self._run(*self._server, "kill-pane", "-t", self._held)
         if self._control is not None:
             for words in self._wardrobe.undress(set()):
                 self._control.send(words)
@@ -214,7 +217,8 @@ class TmuxPanes:
     async def _own_session(self, *, anew: bool) -> str:
         if anew:
             words = ("new-session", "-d", "-P", "-F", "#{pane_id}", "-s", self._session, *_SIZE)
-            told = await self._run(*self._server, *words, "--", *_HOLDING)
+            holding = ("sh", "-c", _HOLDING, "sh", str(os.getpid()))
+            told = await self._run(*self._server, *words, "--", *holding)
             if told.status == 0:
                 self._held = told.out.strip()
             elif "duplicate session" not in told.err:

@@ -120,6 +120,10 @@ class Resolved(Struct, frozen=True, kw_only=True):
     worktree: str = ""
     hooks: tuple[str, ...] = ()
     """The events at which somebody has a say in its work, each with who."""
+    servers: tuple[str, ...] = ()
+    """The MCP servers whose tools are among its own."""
+    skills: tuple[str, ...] = ()
+    """Those it knows from the start."""
     notes: tuple[str, ...] = ()
 
 

@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from shoal.core.agents import Isolation
 from shoal.core.filenames import shown
 from shoal.core.permissions import Mode
 
 SourceKind: TypeAlias = Literal["managed", "flag", "project", "user", "plugin", "builtin"]
-Isolation: TypeAlias = Literal["worktree", "remote"]
 MemoryScope: TypeAlias = Literal["user", "project", "local"]
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 INHERIT = "inherit"

@@ -50,11 +50,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shoal.core.caps import Refusal
+
 if TYPE_CHECKING:
     from shoal.core.definitions import Problem
     from shoal.core.templates import Flaw
-
-from shoal.core.caps import Refusal
 
 
 class ShoalError(Exception):
@@ -140,6 +140,10 @@ class StoreError(ShoalError):
 
 
 class NoSuchSession(StoreError): ...
+
+
+class RunHangs(StoreError):
+    """A run that is live and does not answer."""
 
 
 class BadName(ShoalError): ...
@@ -239,8 +243,7 @@ class BudgetSpent(BudgetError):
         self.refusal = refusal
 
 
-class HookBlocked(ShoalError):
-    pass
+class HookBlocked(ShoalError): ...
 
 
 class MissingExtra(ShoalError):

@@ -51,6 +51,8 @@ class SessionStarted(Journaled, frozen=True):
     budget_usd: float | None = None
     """Of the whole run; None is no limit."""
     budget_tokens: int | None = None
+    model_named: str = ""
+    """By which name the model was asked for when the session was opened; empty where settings say it."""
 
 
 class TurnStarted(Journaled, frozen=True):

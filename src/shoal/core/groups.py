@@ -1,4 +1,4 @@
-"""Task groups that live as long as an object does: leaving one, and waiting in one."""
+"""Task groups that live as long as an object does: leaving one, waiting in one, and going on in one."""
 
 from __future__ import annotations
 
@@ -29,3 +29,10 @@ async def until_one(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None
     finally:
         for task in tasks:
             task.cancel()
+
+
+def outlive_cancel() -> None:
+    """The running task goes on: that it was cancelled ends what it did, and not the task."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -126,6 +126,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 UNMOVED = Verdict()
+_Value = TypeVar("_Value")
 _STRENGTH: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
@@ -149,7 +150,7 @@ def merged(verdicts: Sequence[Verdict]) -> Verdict:
     )
 
 
-def _first(values: Any) -> Any:
+def _first(values: Iterable[_Value | None]) -> _Value | None:
     return next((value for value in values if value is not None), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
@@ -93,6 +93,12 @@ def server_prefix(server: str) -> str:
 
 def tool_name(server: str, tool: str) -> str:
     return _cut(server_prefix(server) + re.sub(r"[^A-Za-z0-9_-]", "_", tool), LONGEST)
+
+
+def servers_of(tools: Iterable[str]) -> tuple[str, ...]:
+    """The servers, as they stand in the names of their tools."""
+    named = (tool.removeprefix(PREFIX).partition("__")[0] for tool in tools if tool.startswith(PREFIX))
+    return tuple(dict.fromkeys(named))
 
 
 def is_meant(pattern: str, server: str) -> bool:

@@ -13,7 +13,9 @@ AgentName = NewType("AgentName", str)
 TaskId = NewType("TaskId", str)
 
 LEAD_NAME = AgentName("team-lead")
-RESERVED = frozenset({"team-lead", "user", "task-list", "system"})
+PERSON = AgentName("user")
+TASK_LIST = AgentName("task-list")
+RESERVED: frozenset[str] = frozenset({LEAD_NAME, PERSON, TASK_LIST, "system"})
 """Senders that only the runtime may speak as."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

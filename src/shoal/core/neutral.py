@@ -69,7 +69,7 @@ _TOKENS = (
 )
 # What looks like a bracket, whatever its code.
 _BRACKETS = "<＜﹤‹〈⟨〈˂ᐸ≺❮❰⧼🡠"
-_NOT_ASCII = re.compile(f"[{_BRACKETS}]")
+_BRACKET = re.compile(f"[{_BRACKETS}]")
 _UNSEEN = r"\x00-\x20\x7f"
 _LONGEST = 160
 """Characters behind a bracket that are looked at."""
@@ -105,7 +105,7 @@ def _brackets(text: str) -> list[int]:
             found.append(at)
             at = text.find("<", at + 1)
         return found
-    return [match.start() for match in _NOT_ASCII.finditer(text)]
+    return [match.start() for match in _BRACKET.finditer(text)]
 
 
 def _opens_control(text: str, at: int) -> bool:

@@ -34,6 +34,10 @@ class Member(Struct, frozen=True, kw_only=True):
     backend_type: str | None = None
     is_active: bool | None = None
 
+    @property
+    def team(self) -> TeamName:
+        return TeamName(self.agent_id.rpartition("@")[2])
+
 
 class Newcomer(Struct, frozen=True, kw_only=True):
     """A member to be; its name may get a number, its colour is the next one."""

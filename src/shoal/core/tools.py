@@ -32,6 +32,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_error: bool = False
     data: Mapping[str, Any] | None = None
 
+    @property
+    def text(self) -> str:
+        """Without the pictures."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
 
 def failed(why: str) -> Outcome:
     """A failure the model can act on."""

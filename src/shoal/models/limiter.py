@@ -39,7 +39,8 @@ class Limiter:
     """What all agents that ask one model know about its health.
 
     After a failure nobody sends until the pause is over; then one request goes, and each one that the
-    provider begins to answer lets two more go.
+    provider begins to answer lets two more go. A pause that the provider asks for and that is longer than
+    patience is waited out by nobody: who would send meanwhile hears why not.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
@@ -47,6 +48,8 @@ class Limiter:
         self._random = rng
         self.patience = patience or Patience()
         self._paused_until = 0.0
+        self._asked_for: Transient | None = None
+        """The failure that the last pause of a provider's own came with."""
         self._failures = 0
         self._wave = 0
         self._unanswered = 0
@@ -56,10 +59,11 @@ class Limiter:
         self._queue: deque[asyncio.Future[Turn]] = deque()
 
     async def enter(self) -> Turn:
-        """Returns when a request may be sent; `leave` must follow."""
+        """Returns when a request may be sent; `leave` must follow. Raises what a long pause came with."""
         turn = await self._queued() if self._queue or not self._has_room() else self._begun()
         try:
             while (pause := self.pause()) > 0:
+                self._refuse_to_wait(pause)
                 await self._clock.sleep(pause)
         except BaseException:
             self.leave(turn)
@@ -113,7 +117,19 @@ class Limiter:
             self._unanswered = 0
             self._wave += 1
         if error.retry_after is not None:
+            self._asked_for = error
             self._paused_until = max(self._paused_until, now + self._stretched(error.retry_after))
+
+    def _refuse_to_wait(self, pause: float) -> None:
+        failure = self._asked_for
+        if failure is not None and pause > self.patience.outage:
+            raise type(failure)(
+                f"{failure} (it asked for a pause, of which {pause:,.0f} s are left)",
+                provider=failure.provider,
+                model=failure.model,
+                status=failure.status,
+                retry_after=pause,
+            )
 
     def pause(self) -> float:
         """Seconds for which nobody sends."""

@@ -25,8 +25,8 @@ from shoal.policy.paths import Reach
 from shoal.policy.restriction import SOURCE as DEFINITION
 from shoal.policy.restriction import Guard, Narrowed, Narrowing
 from shoal.policy.rules import (
+    ACCEPTING,
     FILE_TOOLS,
-    PATH_ARGUMENTS,
     READ_TOOLS,
     AlsoDenied,
     Fixed,
@@ -34,6 +34,7 @@ from shoal.policy.rules import (
     Standing,
     StandingRules,
     parse_rule,
+    path_of,
 )
 from shoal.policy.shell_calls import KEYS, PartJudged, ShellJudge
 from shoal.policy.tables import FileTable, Tables
@@ -46,7 +47,6 @@ HARMLESS = frozenset(
 )
 """They act inside Shoal alone; what the agents they reach do is judged call by call."""
 _FETCHING = frozenset({"WebFetch", "WebSearch"})
-_ACCEPTING = ("acceptEdits", "delegate")
 
 _HARMLESS = Allow("it changes nothing outside the conversation")
 _READS_INSIDE = Allow("it reads inside the working directories")
@@ -287,9 +287,8 @@ class RulePermissions:
         assert self.memory is not None
         if call.name not in self.memory.only:
             return None
-        given = call.input.get(PATH_ARGUMENTS.get(call.name, "file_path"))
         try:
-            real, _ = self._reach.real(given if isinstance(given, str) else ".")
+            real, _ = self._reach.real(path_of(call))
         except WorkspaceError as refusal:
             return Deny(str(refusal))
         return self.memory.refusal(call.name, real)
@@ -323,9 +322,8 @@ class RulePermissions:
 
     def _file(self, call: ToolUse, tables: Tables) -> Decision:
         name = call.name
-        given = call.input.get(PATH_ARGUMENTS.get(name, "file_path"))
         try:
-            real, is_directory = self._reach.real(given if isinstance(given, str) else ".")
+            real, is_directory = self._reach.real(path_of(call))
         except WorkspaceError as refusal:
             return Deny(str(refusal))
         if self._reach.is_key(real):
@@ -369,7 +367,7 @@ class RulePermissions:
             return allowed(rule)
         if inside and rules.bare is not None:
             return allowed(rules.bare)
-        if inside and self.mode in _ACCEPTING:
+        if inside and self.mode in ACCEPTING:
             return _ACCEPTED
         why = "it changes a file" if inside else f"{shown(real)} is outside the working directories"
         return Ask(why, suggestions=suggestions.for_edit(name, real, self._reach.root, inside=inside))

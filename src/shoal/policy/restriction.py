@@ -14,7 +14,7 @@ from shoal.core.filenames import shown
 from shoal.core.messages import ToolUse
 from shoal.policy.commands import CommandRule
 from shoal.policy.paths import Reach
-from shoal.policy.rules import AGENT_TOOLS, FILE_TOOLS, PATH_ARGUMENTS, Rule, parse_rule
+from shoal.policy.rules import AGENT_TOOLS, FILE_TOOLS, Rule, parse_rule, path_of
 from shoal.policy.shell.analysis import analysed
 from shoal.policy.tables import PathRules, fits
 
@@ -59,9 +59,8 @@ class Guard:
     def refusal(self, call: ToolUse) -> Deny | None:
         path = ""
         if call.name in FILE_TOOLS:
-            given = call.input.get(PATH_ARGUMENTS.get(call.name, "file_path"))
             try:
-                path, _ = self._reach.real(given if isinstance(given, str) else ".")
+                path, _ = self._reach.real(path_of(call))
             except WorkspaceError:
                 return None  # which the rules refuse
             if self._is_own(path):

@@ -10,16 +10,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
+from shoal.core.messages import ToolUse
+from shoal.core.permissions import Mode
 from shoal.policy.patterns import BadPattern, path_expression
+from shoal.wire.field_values import Wrong, pieces
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
-PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+ACCEPTING: tuple[Mode, ...] = ("acceptEdits", "delegate")
+"""Modes in which the files of the project are changed without asking."""
+_PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
 """What names the file, where it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
+
+
+def path_of(call: ToolUse) -> str:
+    """The path that a call of a file tool names; where it names none, the working directory."""
+    given = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
+    return given if isinstance(given, str) else "."
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -132,15 +143,9 @@ def contradiction(standing: Standing) -> tuple[Rule, Rule] | None:
 
 def split_rules(text: str) -> list[str]:
     """The rules in a flag's value: separated by commas or blanks outside parentheses."""
-    rules: list[str] = []
-    depth = start = 0
-    for at, character in enumerate(f"{text},"):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth == 0 and (character == "," or character.isspace()):
-            if at > start:
-                rules.append(text[start:at])
-            start = at + 1
-    if depth != 0:
+    try:
+        return list(pieces(text, blanks=True))
+    except Wrong:
         # Half a pattern read as none would be a rule about every use of the tool.
-        raise SettingsError(f"The parentheses in {text!r} do not match: write Tool or Tool(pattern).")
-    return rules
+        told = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
+        raise SettingsError(told) from None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 
 from shoal.core.decisions import Allow, Ask, Decision, Deny
 from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import shown
-from shoal.core.permissions import Mode
+from shoal.core.permissions import Behavior, Mode
 from shoal.policy import suggestions
-from shoal.policy.commands import CommandRule
+from shoal.policy.commands import CommandRule, CommandRules
 from shoal.policy.paths import Reach
-from shoal.policy.rules import Rule
+from shoal.policy.rules import ACCEPTING, Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
 from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, named_by_git, swept
@@ -25,14 +23,19 @@ LONGEST = 100_000
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
-Verdict: TypeAlias = Literal["allow", "ask", "deny"]
-
 
 class PartJudged(Struct, frozen=True, kw_only=True):
     part: Part
-    verdict: Verdict
+    verdict: Behavior
     reason: str
     rule: Rule | None = None
+    guarded: bool = False
+    """Whether it writes a protected file, which no rule could cover."""
+
+
+class _Unwritable(Struct, frozen=True):
+    why: str
+    guarded: bool = False
 
 
 class ShellJudge:
@@ -91,7 +94,8 @@ class ShellJudge:
             return PartJudged(part=of_keys, verdict="deny", reason=KEYS)
         doubt: PartJudged | None = None
         rules = tables.commands
-        for verdict, about in (("deny", rules.deny), ("ask", rules.ask)):
+        strengths: tuple[tuple[Behavior, CommandRules], ...] = (("deny", rules.deny), ("ask", rules.ask))
+        for verdict, about in strengths:
             if about.silent_on(command, analysis):
                 continue
             for rule in about.each:
@@ -197,7 +201,7 @@ class ShellJudge:
             return Ask(
                 first.reason,
                 suggestions=()
-                if any(_guarded(each) for each in open_ones)
+                if any(each.guarded for each in open_ones)
                 else suggestions.for_command(command, [each.part for each in open_ones]),
             )
         ruled = next((each for each in judged if each.rule is not None), None)
@@ -213,14 +217,13 @@ class ShellJudge:
     def _permitted(self, part: Part, tables: Tables, mode: Mode) -> PartJudged:
         """Whether this part may run: it only reads, or a rule covers it; and so for its files."""
         rule = None if mode == "plan" else _covering(tables.commands.allow.each, part)
-        accepted = mode in ("acceptEdits", "delegate")
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
-            if not (accepted and writer and part.writes):
+            if not (mode in ACCEPTING and writer and part.writes):
                 return PartJudged(part=part, verdict="ask", reason=_why(part))
         for path in part.writes:
-            if path not in _NOWHERE and (why := self._unwritable(part, path, rule, tables, mode)):
-                return PartJudged(part=part, verdict="ask", reason=why)
+            if path not in _NOWHERE and (not_so := self._unwritable(part, path, rule, tables, mode)):
+                return PartJudged(part=part, verdict="ask", reason=not_so.why, guarded=not_so.guarded)
         if rule is None:
             for path in part.reads:
                 if path not in _NOWHERE and (why := self._unreadable(path, tables)):
@@ -228,22 +231,24 @@ class ShellJudge:
             return PartJudged(part=part, verdict="allow", reason=part.why or "it only reads")
         return _by_rule("allow", part, rule)
 
-    def _unwritable(self, part: Part, path: str, rule: Rule | None, tables: Tables, mode: Mode) -> str | None:
+    def _unwritable(
+        self, part: Part, path: str, rule: Rule | None, tables: Tables, mode: Mode
+    ) -> _Unwritable | None:
         try:
             real, _ = self._real(path)
         except WorkspaceError as refusal:
-            return str(refusal)
+            return _Unwritable(str(refusal))
         if self._reach.is_guarded(real):
-            return _PROTECTED.format(shown(path))
+            return _Unwritable(_PROTECTED.format(shown(path)), guarded=True)
         if mode != "plan" and tables.shell_writes.allow.named(real):
             return None
         if not self._reach.holds(real):
-            return f"it writes {shown(path)}, outside the working directories"
+            return _Unwritable(f"it writes {shown(path)}, outside the working directories")
         # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
         by_rule = rule is not None and _is_argument(part, path)
-        if by_rule or mode in ("acceptEdits", "delegate"):
+        if by_rule or mode in ACCEPTING:
             return None
-        return f"it writes {shown(path)}"
+        return _Unwritable(f"it writes {shown(path)}")
 
     def _unreadable(self, path: str, tables: Tables) -> str | None:
         try:
@@ -265,18 +270,18 @@ class ShellJudge:
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
 
 
-def _concerned(verdict: str, rule: CommandRule, command: str, analysis: Analysis) -> PartJudged | None:
+def _concerned(verdict: Behavior, rule: CommandRule, command: str, analysis: Analysis) -> PartJudged | None:
     doubt: PartJudged | None = None
     for part in analysis.parts:
         match rule.concerns(part):
             case "yes":
-                return _by_rule("deny" if verdict == "deny" else "ask", part, rule.rule)
+                return _by_rule(verdict, part, rule.rule)
             case "maybe" if doubt is None:
                 doubt = _by_rule("ask", part, rule.rule, may=True)
             case _:
                 pass
     if rule.is_whole(command):
-        return _by_rule("deny" if verdict == "deny" else "ask", Part(text=command, argv=None), rule.rule)
+        return _by_rule(verdict, Part(text=command, argv=None), rule.rule)
     if doubt is None and analysis.trouble is not None and rule.may_concern_text(command):
         doubt = _by_rule("ask", Part(text=command, argv=None), rule.rule, may=True)
     return doubt
@@ -289,7 +294,7 @@ def _covering(rules: tuple[CommandRule, ...], part: Part) -> Rule | None:
     return None
 
 
-def _by_rule(verdict: Verdict, part: Part, rule: Rule, *, may: bool = False) -> PartJudged:
+def _by_rule(verdict: Behavior, part: Part, rule: Rule, *, may: bool = False) -> PartJudged:
     said = f"the rule {rule} ({rule.source})"
     reason = {
         "allow": said,
@@ -313,11 +318,6 @@ def _decision(judged: PartJudged) -> Decision:
 
 def _is_argument(part: Part, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
-
-
-def _guarded(judged: PartJudged) -> bool:
-    """Whether no rule could cover it."""
-    return "which is protected" in judged.reason
 
 
 def _why(part: Part) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.core.permissions import AddRules, RuleValue, SetMode, Suggestion
+from shoal.core.permissions import AddDirectories, AddRules, RuleValue, SetMode, Suggestion
 from shoal.policy.shell.analysis import Part
 
 _VERBS = {
@@ -36,13 +36,15 @@ _LONGEST_RULE = 500
 
 
 def for_read(tool: str, real: str, *, is_directory: bool) -> tuple[Suggestion, ...]:
-    return _both(RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=is_directory)))
+    exactly = RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=is_directory))
+    return (*_both(exactly), *_directory(real if is_directory else real[: real.rfind("/")]))
 
 
 def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggestion, ...]:
     """For the session the files of the project with this tool, or all edits; elsewhere this one file."""
     if not inside or not real.startswith(f"{root}/"):
-        return _both(RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=False)))
+        exactly = RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=False))
+        return (*_both(exactly), *(() if inside else _directory(real[: real.rfind("/")])))
     below = f"{_escaped(real[len(root) : real.rfind('/')])}/**"
     return (
         AddRules(rules=(RuleValue(tool_name=tool, rule_content="/**"),)),
@@ -82,6 +84,11 @@ def for_other(tool: str, arguments: dict[str, Any]) -> tuple[Suggestion, ...]:
 
 def _both(rule: RuleValue) -> tuple[Suggestion, ...]:
     return (AddRules(rules=(rule,)), AddRules(rules=(rule,), destination="localSettings"))
+
+
+def _directory(path: str) -> tuple[Suggestion, ...]:
+    """To work there too, for the session; the whole disk is never suggested."""
+    return (AddDirectories(directories=(path,)),) if path.strip("/") else ()
 
 
 def _for_part(part: Part) -> RuleValue:

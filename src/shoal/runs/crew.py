@@ -122,7 +122,7 @@ class AgentCrew:
             raise
         if run.background:
             return self._launched(run, order.prompt, outfit)
-        newcomer.witness.progress = site.progress
+        newcomer.witness.wait_for(site.progress)
         return await self._waited_for(run, order, outfit)
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
@@ -295,7 +295,7 @@ class AgentCrew:
 
     def _over(self, run: Run) -> None:
         if run.witness is not None:
-            run.witness.close()
+            run.witness.flush()
         run.agent = run.witness = run.task = None
         run.live = False
         self._roll.leave(run)
@@ -311,8 +311,8 @@ class AgentCrew:
         results = outfit.agent.surroundings.results
         report = kept(end.text, run.id, identity, results, tokens=self.habits.report_tokens)
         detail = joined(end.detail, unheard(self._queue.size(run.id)))
-        witness.write(f"\n{end.text}\n" if end.status == "completed" else f"\n[{end.status}: {end.detail}]\n")
-        witness.flush()
+        done = end.status == "completed"
+        last = f"\n{end.text}\n" if done else f"\n[{end.status}: {end.detail}]\n"
         return Completion(
             id=identity,
             agent=run.id,
@@ -328,7 +328,7 @@ class AgentCrew:
             size=report.size,
             digest=report.digest,
             result="" if report.whole is None else str(report.whole),
-            output=str(witness.output),
+            output=witness.conclude(last, looked_for=run.background or not done),
             usage=witness.usage,
             requests=witness.requests,
             duration_ms=round((self._clock.monotonic() - run.since) * 1000),
@@ -363,7 +363,7 @@ class AgentCrew:
             return
         run.background = True
         if run.witness is not None:
-            run.witness.progress = None
+            run.witness.let_go()
         self._emit(AgentMoved(agent=run.id))
         run.change()
 

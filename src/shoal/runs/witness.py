@@ -16,45 +16,54 @@ from shoal.core.usage import Usage
 
 Tell: TypeAlias = Callable[[Event], Awaitable[None]]
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
+_HELD = 0.25
+"""Seconds for which the first lines of an agent that somebody waits for are held back."""
 _COMMANDS = 20
 _FILES = 200
 
 
 class Witness:
-    """Stands between an agent and those who hear of it. Its output file can be read while it grows."""
+    """Stands between an agent and those who hear of it. Its output file can be read while it grows.
+
+    The file of one that somebody waits for comes a moment later: many are done before anybody could look.
+    """
 
     __slots__ = (
         "_calls",
         "_commands",
         "_commits",
+        "_due",
         "_failed",
-        "_fd",
         "_files",
+        "_kept",
         "_previews",
+        "_progress",
         "_tell",
         "_unwritten",
+        "_written",
         "before_shell",
         "doing",
         "output",
-        "progress",
         "requests",
         "usage",
         "used_shell",
     )
 
-    def __init__(self, output: Path, tell: Tell) -> None:
+    def __init__(self, output: Path, tell: Tell, *, kept: bool = True) -> None:
+        """`kept`: the file outlives the session, so that there is one however short the run was."""
         self.output = output
         self.usage = Usage()
         self.requests = 0
         self.doing = ""
-        self.progress: Progress | None = None
-        """Told what it is doing while somebody waits for it."""
         self.used_shell = False
         self.before_shell: Callable[[], None] | None = None
         """Called before the agent's first shell command."""
         self._tell = tell
-        self._fd: int | None = None
+        self._kept = kept
+        self._progress: Progress | None = None
         self._unwritten: list[str] = []
+        self._written = False
+        self._due: asyncio.Handle | None = None
         self._calls = self._failed = 0
         self._files: dict[str, None] = {}
         self._commits: tuple[str, ...] = ()
@@ -70,9 +79,18 @@ class Witness:
         see = _SEEN.get(type(event))
         if see is not None:
             see(self, event)
-            if self.progress is not None and isinstance(event, ToolStarted):
-                return self._progressed(self.progress, event)
+            if self._progress is not None and isinstance(event, ToolStarted):
+                return self._progressed(self._progress, event)
         return self._tell(event)
+
+    def wait_for(self, progress: Progress) -> None:
+        """Somebody waits for the agent from now on, and is told what it is doing."""
+        self._progress = progress
+
+    def let_go(self) -> None:
+        """Nobody waits for it any more: what it does is for those who look at the file."""
+        self._progress = None
+        self.flush()
 
     def count(self, event: Event) -> None:
         """Of one that works in another process, which keeps the output file and hears the rest."""
@@ -123,28 +141,35 @@ class Witness:
         )
 
     def write(self, text: str) -> None:
-        """Add to the output file, together with what else is added before anybody else has a turn."""
+        """Add to the output file, together with what else is added before it is written."""
         if not self._unwritten:
-            asyncio.get_running_loop().call_soon(self.flush)
+            loop = asyncio.get_running_loop()
+            held = self._progress is not None and not self._written
+            self._due = loop.call_later(_HELD, self.flush) if held else loop.call_soon(self.flush)
         self._unwritten.append(text)
 
     def flush(self) -> None:
         """The file is a view: one that cannot be written must not stop the work."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         if not self._unwritten:
             return
         text = "".join(self._unwritten)
         self._unwritten.clear()
         with suppress(OSError):
-            if self._fd is None:
-                self._fd = _opened(self.output)
-            os.write(self._fd, text.encode("utf-8", "replace"))
+            _append(self.output, text.encode("utf-8", "replace"))
+            self._written = True
 
-    def close(self) -> None:
+    def conclude(self, text: str, *, looked_for: bool) -> str:
+        """Write the last of it. The file, or nothing where there is none: nobody could have seen it grow."""
+        self.write(text)
+        if looked_for or self._kept or self._written:
+            self.flush()
+            return str(self.output)
+        self._unwritten.clear()
         self.flush()
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with suppress(OSError):
-                os.close(fd)
+        return ""
 
     def _begin_command(self, call: str, preview: str) -> None:
         self._previews[call] = preview
@@ -168,10 +193,15 @@ _SEEN: dict[type[Event], Callable[[Witness, Any], None]] = {
 }
 
 
-def _opened(path: Path) -> int:
+def _append(path: Path, data: bytes) -> None:
+    # Not held open between: a thousand agents at work would need as many files at once.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o600)
+        fd = os.open(path, flags, 0o600)
     except FileNotFoundError:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, flags, 0o600)
+        fd = os.open(path, flags, 0o600)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)

@@ -1,22 +1,12 @@
-"""Stores that keep everything in memory, for tests and for runs that leave nothing behind."""
+"""The record of runs that leave nothing behind."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections import deque
 
 from shoal.core.clock import Clock
 from shoal.core.entries import Entry
 from shoal.core.events import Journaled
-
-
-class MemoryTranscript:
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    def append(self, entry: Entry) -> None:
-        self.entries.append(entry)
-
-    def close(self) -> None: ...
 
 
 class NoTranscript:
@@ -28,28 +18,20 @@ class NoTranscript:
 
 
 class MemoryJournal:
-    def __init__(self, clock: Clock) -> None:
+    """Its newest events: a run that leaves nothing behind must not grow for as long as it lives."""
+
+    def __init__(self, clock: Clock, most: int = 1_000) -> None:
         self._clock = clock
-        self.events: list[Journaled] = []
-        self.times: list[int] = []
+        self._position = 0
+        self.events: deque[Journaled] = deque(maxlen=most)
+        self.times: deque[int] = deque(maxlen=most)
 
     def append(self, event: Journaled) -> None:
+        self._position += 1
         self.times.append(self._clock.now())
         self.events.append(event)
 
     def position(self) -> int:
-        return len(self.events)
+        return self._position
 
     def close(self) -> None: ...
-
-
-class MemoryResults:
-    """Its paths name what was kept; there is no such file."""
-
-    def __init__(self) -> None:
-        self.kept: dict[Path, bytes] = {}
-
-    def keep(self, name: str, content: bytes) -> Path:
-        path = Path("/memory") / f"{len(self.kept) + 1}" / name.replace("/", "-")
-        self.kept[path] = content
-        return path

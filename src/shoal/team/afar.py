@@ -13,8 +13,9 @@ from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, ProcessError, RecordError, ShoalError, StoreError
 from shoal.core.events import AgentStarted, Journaled
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions import Suggestion
 from shoal.core.roster import Member as Entered
 from shoal.core.teams import MemberState, Teammate
@@ -35,6 +36,8 @@ _COUNTED = re.compile(rb'"type":"(tool_finished|request_settled)"')
 _BEGINNING = 200
 PATIENCE = 10.0
 """Seconds in which a process that lives answers."""
+ASKED = 2
+"""How often it is asked in that time: where the lead itself stood still, one answer may come too late."""
 
 
 class Afar:
@@ -75,6 +78,9 @@ class Afar:
         self._questions = QuestionWindow(on, self._send)
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
+        self._heard = on.clock.monotonic()
+        """When something last came by its line."""
+        self._stuck = False
         self._left: words.Left | None = None
         self.witness = None if self._line is None else on.outfitter.witness(self.id)
         """Only counts: its process keeps the output file."""
@@ -109,10 +115,6 @@ class Afar:
         self._purse.place = counted
 
     @property
-    def _team(self) -> TeamName:
-        return TeamName(self._entered.agent_id.rpartition("@")[2])
-
-    @property
     def id(self) -> AgentId:
         return AgentId(self._entered.agent_id)
 
@@ -140,19 +142,40 @@ class Afar:
     async def at_rest(self) -> bool:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
-            return not await self._on.record.mailboxes(self._team).take(self.name, limit=1)
-        # Its own: several may ask at once.
-        number = self._number = self._number + 1
-        pong = self._pongs[number] = asyncio.get_running_loop().create_future()
-        self._send(words.Ping(number=number))
-        try:
-            async with self._on.clock.deadline(PATIENCE):
-                return not await pong
-        except TimeoutError:
+            return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
+        busy = await self._asked()
+        if busy is None:
             await self._end_stuck()
-            return False
-        finally:
-            self._pongs.pop(number, None)
+        return busy is False
+
+    async def _asked(self) -> bool | None:
+        """Whether it has something to do; None where it does not answer."""
+        for _ in range(ASKED):
+            # Its own: several may ask at once.
+            number = self._number = self._number + 1
+            pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._pongs[number] = pong
+            self._send(words.Ping(number=number))
+            try:
+                async with self._on.clock.deadline(PATIENCE / ASKED):
+                    return await pong
+            except TimeoutError:
+                continue
+            finally:
+                self._pongs.pop(number, None)
+        return None
+
+    async def _see_that_it_lives(self) -> None:
+        """A process that stands still cannot notice so itself: after a silence it is asked."""
+        clock = self._on.clock
+        while True:
+            await clock.sleep(max(0.0, self._heard + self._on.stall_after - clock.monotonic()))
+            if clock.monotonic() - self._heard < self._on.stall_after:
+                continue
+            if await self._asked() is None:
+                await self._end_stuck()
+                return
+            self._heard = clock.monotonic()
 
     def waits_for(self, request: str, mail: str) -> bool:
         # What another process of it asked before this one was there, nobody waits for. That mail was there
@@ -174,21 +197,21 @@ class Afar:
     async def live(self) -> Ending:
         try:
             await self._listen()
-            if self._left is None and not self.is_foreign:
+            # One that TERM brought back says farewell, and is wanted all the same.
+            unbidden = self._left is None or self._stuck
+            if unbidden and not self.is_foreign:
                 await self.lost()
             how = await self._berth.over()
             if self.is_foreign and self.request is not None:
                 return Ending(status="completed", text="", detail="it shut down as it was asked to")
-            if self._left is None:
-                self.died = how
-                return Ending(status="failed", text="", detail=how)
+            if self._left is None or unbidden:
+                self.died = f"it had not answered for {PATIENCE:g} s" if self._stuck else how
+                return Ending(status="failed", text="", detail=self.died)
             return self._ending(self._left)
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             await self._end()
             return Ending(
                 status="killed", text="" if self._left is None else self._left.text, detail=self.stopping
@@ -246,6 +269,7 @@ class Afar:
             await self._berth.stop(grace=GRACE)
 
     async def _end_stuck(self) -> None:
+        self._stuck = True
         self._on.note(f"{self.name} has not answered for {PATIENCE:g} s: its process is ended.")
         await self._stop()
 
@@ -258,8 +282,11 @@ class Afar:
             early, self._early = self._early, ()
             for said in early:
                 self._hear(said, tasks)
+            alive = tasks.create_task(self._see_that_it_lives())
             while (message := await self._line.receive()) is not None:
+                self._heard = self._on.clock.monotonic()
                 self._hear(words.up(message), tasks)
+            alive.cancel()
             self._questions.close()
             self._purse.hang_up()
 
@@ -349,7 +376,7 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
             background=True,
             cwd=entered.cwd,
             color=entered.color,
-            team=entered.agent_id.rpartition("@")[2],
+            team=entered.team,
         ),
         resolved=Resolved(
             kind=entered.agent_type,
@@ -366,9 +393,8 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
 
 async def _unread(on: Footing, entered: Entered) -> frozenset[str]:
     """What the lead has of it and has not read yet."""
-    team = TeamName(entered.agent_id.rpartition("@")[2])
     try:
-        mails = await on.record.mailboxes(team).take(LEAD_NAME)
+        mails = await on.record.mailboxes(entered.team).take(LEAD_NAME)
     except (RecordError, StoreError):
         return frozenset()
     return frozenset(mail.id for mail in mails if mail.sender == entered.name)

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from shoal.core.agents import KeptWork, Order, Resolved
 from shoal.core.bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Refusal, Started
-from shoal.core.clock import iso
 from shoal.core.errors import AgentRefused, BadName
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, agent_name
@@ -78,7 +77,7 @@ class Joiner:
                 return counted
 
     async def join(self, order: Order, desk_of: DeskOf, call: str) -> tuple[Outfit, Entered]:
-        """Raises `AgentRefused`; then nothing of it is left in the team."""
+        """It begins with its prompt, which is still to be posted. Where this raises, nothing is left."""
         entered = await self._entered(order, "in-process")
         outfit: Outfit | None = None
         try:
@@ -88,8 +87,6 @@ class Joiner:
             outfit = closing(await self._on.outfitter.fresh(order, newcomer), newcomer.witness)
             outfit = await greeted(outfit)
             entered = await self._resolved(entered, outfit.resolved)
-            prompt = order.prompt if outfit.prompt is None else outfit.prompt.text
-            await self._office.post_prompt(entered.name, prompt, _prompt_id(entered))
         except BaseException:
             await self._on.record.rosters.leave(self._team.name, entered.name)
             if outfit is not None:
@@ -98,14 +95,13 @@ class Joiner:
         return outfit, entered
 
     async def join_elsewhere(self, order: Order, place: BackendType, call: str) -> tuple[Afar, Entered]:
-        """Raises `AgentRefused`; then nothing of it is left in the team or running."""
+        """As `join`."""
         entered = await self._entered(order, place)
         member: Afar | None = None
         try:
             order = replace(order, name=entered.name, kind=entered.agent_type)
             member = await self._started(entered, order, call)
             entered = await self._resolved(entered, member.ready.resolved, member.pane)
-            await self._office.post_prompt(entered.name, member.ready.prompt, _prompt_id(entered))
         except BaseException:
             try:
                 await self._on.record.rosters.leave(self._team.name, entered.name)
@@ -114,6 +110,10 @@ class Joiner:
                     await member.abandon()
             raise
         return member, entered
+
+    async def prompt(self, entered: Entered, text: str) -> None:
+        """The first message of its inbox: it has something to do from now on."""
+        await self._office.post_prompt(entered.name, text, _prompt_id(entered))
 
     async def again(self, entered: Entered, desk_of: DeskOf) -> Outfit:
         """As it was when its process ended: from its transcript."""
@@ -184,23 +184,21 @@ class Joiner:
     async def _prompted(self, entered: Entered) -> None:
         await self._with_inbox(entered)
         boxes = self._on.record.mailboxes(self._team.name)
-        ident = _prompt_id(entered)
-        if not any(mail.id == ident for mail in await boxes.history(entered.name)):
+        if not any(mail.id == _prompt_id(entered) for mail in await boxes.history(entered.name)):
             # Its process ended before the prompt was posted.
-            await self._office.post_prompt(entered.name, entered.prompt or "", ident)
+            await self.prompt(entered, entered.prompt or "")
 
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
         """The request to shut down that it has not answered; not one to another who had its name before."""
         boxes = self._on.record.mailboxes(self._team.name)
-        obeyed = self._verifier.obeyed
-        asked = [obeyed(mail, entered.name) for mail in await boxes.history(entered.name)]
+        obeyed, mark = self._verifier.obeyed, end_mark(entered)
+        mails = [mail for mail in await boxes.history(entered.name) if mail.id.startswith(mark)]
         answers = [obeyed(mail, LEAD_NAME) for mail in await boxes.history(LEAD_NAME)]
         answered = {
             body.request_id for body in answers if isinstance(body, (ShutdownApproved, ShutdownRejected))
         }
-        since = iso(entered.joined_at)
-        for body in reversed(asked):
-            if isinstance(body, ShutdownRequest) and body.timestamp >= since:
+        for mail in reversed(mails):
+            if isinstance(body := obeyed(mail, entered.name), ShutdownRequest):
                 return None if body.request_id in answered else body
         return None
 
@@ -230,11 +228,19 @@ def _prompt_id(entered: Entered) -> str:
     return f"prompt-{entered.joined_at}"
 
 
+def end_mark(entered: Entered) -> str:
+    """How the identities of requests to shut down begin that are for this one.
+
+    When they were made tells it from those to one that had its name before only while nobody sets the clock.
+    """
+    return f"end-{entered.joined_at}-"
+
+
 def closing(outfit: Outfit, witness: Witness) -> Outfit:
     """So that its end closes its output file too."""
 
     async def finish() -> KeptWork | None:
-        witness.close()
+        witness.flush()
         return await outfit.finish()
 
     return replace(outfit, finish=finish, witness=witness)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -11,10 +11,11 @@ from shoal.core.agents import Glimpse, Order
 from shoal.core.arrivals import Item
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
+from shoal.core.groups import outlive_cancel
 from shoal.core.ids import AgentId
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.permissions import Suggestion
-from shoal.core.roster import GUEST, BackendType, Team, agent_id
+from shoal.core.roster import GUEST, Team, agent_id
 from shoal.core.roster import Member as Entered
 from shoal.core.signing import Seal
 from shoal.core.tasks import any_claimable
@@ -28,6 +29,7 @@ from shoal.team.briefing import briefing
 from shoal.team.departures import Departures, is_foreign
 from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
+from shoal.team.intake import Intake, Joined
 from shoal.team.joining import Joiner
 from shoal.team.lead_mail import LeadMail
 from shoal.team.mail_desk import MailDesk
@@ -37,7 +39,6 @@ from shoal.team.obituary import Lost, glimpse
 from shoal.team.office import Office
 from shoal.team.post import Post
 from shoal.team.prompts import nobody_called
-from shoal.team.taking_up import go_on
 
 
 class LedTeam(Departures):
@@ -58,6 +59,7 @@ class LedTeam(Departures):
         self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)
+        self._intake = Intake(on, self._joiner, self._board, self)
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
         self._leaving: set[Post] = set()
@@ -75,32 +77,16 @@ class LedTeam(Departures):
     # Its members
 
     async def spawn(self, order: Order, call: str) -> Spawned:
-        kind = order.kind or self._on.usual
-        counted = self._joiner.count(kind)
-        try:
-            place = await self._on.elsewhere.place(kind)
-            member, entered, delivered = await self._joined(order, place, call, counted)
-        except BaseException:
-            self._on.purse.ended(counted, begun=False)
-            raise
-        self._colors[entered.name] = entered.color
-        self._begin(member, counted, delivered)
-        return Spawned(
-            teammate=member.id,
-            name=entered.name,
-            team=self.name,
-            color=entered.color,
-            resolved=member.ready.resolved if isinstance(member, Afar) else member.outfit.resolved,
-        )
+        (spawned,) = await self.enlist((order,), call)
+        return spawned
 
-    async def _joined(
-        self, order: Order, place: BackendType, call: str, counted: Started
-    ) -> tuple[Member | Afar, Entered, Container[str]]:
-        if place == "in-process":
-            outfit, entered = await self._joiner.join(order, self._desk, call)
-            return self._member(outfit, counted), entered, outfit.delivered
-        member, entered = await self._joiner.join_elsewhere(order, place, call)
-        return self._heard(member, counted), entered, ()
+    async def enlist(self, orders: Sequence[Order], call: str = "") -> tuple[Spawned, ...]:
+        """All have joined before the first of them begins. Where one cannot, nothing is left of any."""
+        joined = await self._intake.join(orders, call)
+        for each in joined:
+            self._colors[each.entered.name] = each.entered.color
+            self._begin(each)
+        return tuple(each.spawned for each in joined)
 
     async def take_up(self, team: Team, tell: Callable[[Lost], None]) -> None:
         """Its members as an earlier process left them; one that was cut off at work goes on.
@@ -125,54 +111,16 @@ class LedTeam(Departures):
                 await self._on.record.rosters.leave(self.name, AgentName(lost.name))
 
     async def _take_up(self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]) -> Lost | None:
-        counted: Started | None = None
-        try:
-            counted = self._joiner.count(entered.agent_type, again=True)
-            member, delivered = await self._taken_up(entered, held, told, counted)
-        except AgentRefused as refusal:
-            if counted is not None:
-                self._on.purse.ended(counted)
-            why = f"it could not be taken up, and is out of the team: {refusal}"
-            return self._without(entered, why, out=True)
-        except ShoalError as error:
-            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
-            if counted is not None:
-                self._on.purse.ended(counted)
-            return self._without(entered, f"it cannot be taken up now, but the next time: {error}")
-        self._begin(member, counted, delivered)
+        joined = await self._intake.take_up(entered, held, told)
+        if isinstance(joined, Lost):
+            return joined
+        self._begin(joined)
         try:
             if (asked := await self._joiner.asked_to_end(entered)) is not None:
-                self.asked_to_end(member.name, asked)
+                self.asked_to_end(entered.name, asked)
         except ShoalError as error:
-            self._on.note(f"Whether {member.name} was asked to shut down cannot be read: {error}")
+            self._on.note(f"Whether {entered.name} was asked to shut down cannot be read: {error}")
         return None
-
-    def _without(self, entered: Entered, why: str, *, out: bool = False) -> Lost:
-        self._on.note(f"The teammate {entered.name} is not here: {why}")
-        agent = AgentId(entered.agent_id)
-        return Lost(agent=agent, name=entered.name, kind=entered.agent_type, why=why, out=out)
-
-    async def _taken_up(
-        self, entered: Entered, held: tuple[TaskId, ...], told: Container[str], counted: Started
-    ) -> tuple[Member | Afar, Container[str]]:
-        foreign, why = self._on.elsewhere.foreign(entered.agent_type), ""
-        try:
-            place = await self._on.elsewhere.place(entered.agent_type)
-            if place != "in-process":
-                return self._heard(await self._joiner.again_elsewhere(entered, place), counted), ()
-        except AgentRefused as refusal:
-            if foreign:
-                raise
-            why = str(refusal)
-        outfit = await self._joiner.again(entered, self._desk)
-        if why:
-            # Nobody is lost for want of a place: what makes one a member is its transcript.
-            self._on.note(f"{entered.name} goes on in the lead's process: {why}")
-        member = self._member(outfit, counted)
-        await go_on(self._on, member, self._board, held, told)
-        if member.state == "idle" and entered.is_active:
-            self.show_activity(member.name, active=False)
-        return member, outfit.delivered
 
     def find(self, name: str) -> AgentName | None:
         """A member, by name or id."""
@@ -292,16 +240,18 @@ class LedTeam(Departures):
     def show_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity.show(name, active=active)
 
-    def _desk(self, name: AgentName) -> MailDesk:
+    # What newcomers need of it
+
+    def desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
 
-    def _member(self, outfit: Outfit, counted: Started) -> Member:
+    def member(self, outfit: Outfit, counted: Started) -> Member:
         desk = outfit.agent.surroundings.desk
         assert isinstance(desk, MailDesk)
         outfit.agent.briefing = partial(self.briefing, AgentName(outfit.agent.identity.name))
         return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
-    def _heard(self, member: Afar, counted: Started) -> Afar:
+    def listened_to(self, member: Afar, counted: Started) -> Afar:
         """One whose line is heard by this team."""
         name = member.name
         member.counted_as(counted)
@@ -317,11 +267,12 @@ class LedTeam(Departures):
         with suppress(ShoalError):
             await self._board.reclaim(name)
 
-    def _begin(self, member: Member | Afar, counted: Started, delivered: Container[str]) -> None:
-        post = self._posts[member.name] = Post(member, counted, since=self._on.clock.monotonic())
+    def _begin(self, joined: Joined) -> None:
+        member, since = joined.member, self._on.clock.monotonic()
+        post = self._posts[member.name] = Post(member, joined.entered, joined.counted, since=since)
         self._on.tell(member.started)
         if isinstance(member, Member):
-            pump = self._door.pump(member.name, member.id, member.bring, delivered)
+            pump = self._door.pump(member.name, member.id, member.bring, joined.delivered)
             post.pump = self._tasks.create_task(pump)
         post.life = self._tasks.create_task(self._live(post))
         self.changed()
@@ -337,9 +288,7 @@ class LedTeam(Departures):
             # It is ended while its next process is being started.
             if not post.member.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             end = Ending(status="killed", text="", detail=post.member.stopping)
         post.life = None
         await self._leave(post, end)
@@ -359,7 +308,7 @@ class LedTeam(Departures):
             if entered is None:
                 return False
             place = await self._on.elsewhere.place(entered.agent_type)
-            alive = self._heard(await self._joiner.again_elsewhere(entered, place), post.counted)
+            alive = self.listened_to(await self._joiner.again_elsewhere(entered, place), post.counted)
         except ShoalError as error:
             self._on.note(f"{dead.name} could not be started again: {error}")
             return False

@@ -18,12 +18,10 @@ from shoal.core.events import Speaker
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.messages import Text
-from shoal.core.names import LEAD_NAME
+from shoal.core.names import LEAD_NAME, PERSON, TASK_LIST
 from shoal.core.tasks import Task
 from shoal.wire.notices import message_from
 
-PERSON = "user"
-TASK_LIST = "task-list"
 NO_REPORT = "(it sent no report; these are its last words)"
 SILENT = "(it sent no report, and said nothing at its end)"
 RANK_PERSON, RANK_SHUTDOWN, RANK_LEAD, RANK_PEER, RANK_TASK = range(5)

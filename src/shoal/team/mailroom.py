@@ -43,16 +43,7 @@ class Mailroom:
         try:
             while True:
                 try:
-                    if owner not in self._marked:
-                        history = await self._boxes.history(owner)
-                        self._marked[owner] = Seen(mail.id for mail in history if mail.read)
-                    await self._boxes.wait(owner, beyond=brought)
-                    for mail in await self._boxes.take(owner, limit=_BATCH + len(brought)):
-                        if mail.id in brought:
-                            continue
-                        brought.add(mail.id)
-                        if mail.id in delivered or self._came_again(mail, owner) or await bring(mail):
-                            self.settled(mail.id, owner)
+                    await self._bring_next(owner, bring, brought, delivered)
                 except (LockUnavailable, StoreError) as error:
                     self._report(f"The mail of {owner} waits: {error}")
                     await self._clock.sleep(_PAUSE)
@@ -60,6 +51,21 @@ class Mailroom:
             return
         finally:
             del self._open[owner]
+
+    async def _bring_next(
+        self, owner: AgentName, bring: Bring, brought: set[str], delivered: Container[str]
+    ) -> None:
+        """What there is beyond what was brought; waits where that is nothing."""
+        if owner not in self._marked:
+            history = await self._boxes.history(owner)
+            self._marked[owner] = Seen(mail.id for mail in history if mail.read)
+        await self._boxes.wait(owner, beyond=brought)
+        for mail in await self._boxes.take(owner, limit=_BATCH + len(brought)):
+            if mail.id in brought:
+                continue
+            brought.add(mail.id)
+            if mail.id in delivered or self._came_again(mail, owner) or await bring(mail):
+                self.settled(mail.id, owner)
 
     async def holds_more(self) -> bool:
         """Whether somebody has mail that was not brought yet."""

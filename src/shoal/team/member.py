@@ -20,6 +20,7 @@ from shoal.core.caps import Started
 from shoal.core.clock import iso
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
+from shoal.core.groups import outlive_cancel
 from shoal.core.hooks import IN_A_ROW
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
@@ -152,9 +153,7 @@ class Member:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             self._close()
             return Ending(status="killed", text=self.words, detail=self.stopping)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
@@ -221,9 +220,7 @@ class Member:
         except asyncio.CancelledError:
             if self.stopping or not self._interrupting:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             self._interrupting = False
             self._close()
             reason, end = "interrupted", Ending(status="completed", text=self.words)

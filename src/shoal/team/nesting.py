@@ -130,26 +130,20 @@ class NestedTeams(SessionTeams):
             below.entered(item)
 
     async def say(self, to: str, text: str) -> Reached | None:
-        holder = next((each for each in self._all() if each.has(to)), None)
-        if holder is None or holder is self:
-            return await super().say(to, text)
-        return await holder.say(to, text)
+        below = self._below_with(to)
+        return await (super().say(to, text) if below is None else below.say(to, text))
 
     async def end(self, name: str, why: str) -> bool:
-        holder = next((each for each in self._all() if each.has(name)), None)
-        if holder is None or holder is self:
-            return await super().end(name, why)
-        return await holder.end(name, why)
+        below = self._below_with(name)
+        return await (super().end(name, why) if below is None else below.end(name, why))
 
     def interrupt(self, name: str) -> bool | None:
-        holder = next((each for each in self._all() if each.has(name)), None)
-        return super().interrupt(name) if holder is None or holder is self else holder.interrupt(name)
+        below = self._below_with(name)
+        return super().interrupt(name) if below is None else below.interrupt(name)
 
     async def shut_down(self, name: str, reason: str) -> bool:
-        holder = next((each for each in self._all() if each.has(name)), None)
-        if holder is None or holder is self:
-            return await super().shut_down(name, reason)
-        return await holder.shut_down(name, reason)
+        below = self._below_with(name)
+        return await (super().shut_down(name, reason) if below is None else below.shut_down(name, reason))
 
     async def resume(
         self,
@@ -177,6 +171,12 @@ class NestedTeams(SessionTeams):
     def _all(self) -> Iterator[SessionTeams]:
         yield self
         yield from self._below.values()
+
+    def _below_with(self, name: str) -> SessionTeams | None:
+        """The one whose team has a member of that name or id; None where the lead's own has, or none."""
+        if self.has(name):
+            return None
+        return next((each for each in self._below.values() if each.has(name)), None)
 
     def _with_member(self, agent: AgentId) -> SessionTeams | None:
         """The one of whose team the agent is a member."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork
+from shoal.core.agents import Completion, End, Evidence, Glimpse, KeptWork
 from shoal.core.arrivals import Item
 from shoal.core.bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
 from shoal.core.events import AgentEnded, AgentStarted
@@ -22,7 +22,7 @@ from shoal.team.post import Post
 from shoal.wire.notices import kept_work
 
 
-def status_of(post: Post, end: Ending) -> str:
+def status_of(post: Post, end: Ending) -> End:
     return "completed" if post.approved is not None else end.status
 
 
@@ -38,7 +38,7 @@ def completion(on: Footing, post: Post, end: Ending) -> Completion:
     return Completion(
         id=on.ids.short(),
         agent=member.id,
-        status="completed" if post.approved is not None else end.status,
+        status=status_of(post, end),
         kind=started.kind,
         description=started.description,
         report_to=on.leader,

@@ -16,7 +16,7 @@ from shoal.core.bodies import ShutdownRejected, ShutdownRequest
 from shoal.core.caps import Started
 from shoal.core.errors import AgentRefused, RecordError, ShoalError, StoreError
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.names import LEAD_NAME, PERSON, AgentName, TeamName
 from shoal.core.permissions import Mode, Suggestion
 from shoal.core.record import TaskBoard
 from shoal.core.roster import Member as Entered
@@ -32,7 +32,6 @@ from shoal.team.doorkeeper import Doorkeeper
 from shoal.team.footing import Footing
 from shoal.team.joining import Joiner, closing
 from shoal.team.lead_link import LeadLink
-from shoal.team.letters import PERSON
 from shoal.team.mail_desk import MailDesk
 from shoal.team.mailroom import Mailroom
 from shoal.team.member import Member
@@ -71,7 +70,7 @@ class Outpost(OutpostTools):
 
     def __init__(self, on: Footing, membership: Membership, working: Callable[[], bool]) -> None:
         """`working` tells whether agents that the member started are at work."""
-        self._on = on
+        super().__init__(on, membership.team)
         self._is = membership
         self._link = membership.link
         self._working = working
@@ -87,7 +86,6 @@ class Outpost(OutpostTools):
         self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
         self._door = Doorkeeper(on, self._room, self._verifier, self.changed)
         self._member: Member | None = None
-        super().__init__(on, membership.team)
 
     async def __aenter__(self) -> Outpost:
         return self
@@ -215,7 +213,7 @@ class Outpost(OutpostTools):
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
-        await self.office.post_text(AgentName(PERSON), member.name, text, kind="notice")
+        await self.office.post_text(PERSON, member.name, text, kind="notice")
         return Reached(to=member.id, name=member.name, how="queued")
 
     def interrupt(self, name: str) -> bool | None:

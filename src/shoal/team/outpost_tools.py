@@ -24,7 +24,7 @@ class OutpostTools:
     _member: Member | None
 
     def __init__(self, on: Footing, team: TeamName) -> None:
-        self._footing = on
+        self._on = on
         self._team_name = team
         self._seen: Team | None = None
         """As the roster was when it was last looked at."""
@@ -83,7 +83,7 @@ class OutpostTools:
         return False
 
     async def _roster(self) -> Team:
-        team = await self._footing.record.rosters.read(self._team_name)
+        team = await self._on.record.rosters.read(self._team_name)
         if team is None:
             raise AgentRefused(f"The team {self._team_name} is gone.")
         self._seen = team

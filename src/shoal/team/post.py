@@ -6,12 +6,14 @@ import asyncio
 
 from shoal.core.bodies import ShutdownRequest
 from shoal.core.caps import Started
+from shoal.core.roster import Member as Entered
 from shoal.team.mate import Mate
 
 
 class Post:
-    def __init__(self, member: Mate, counted: Started, *, since: float) -> None:
+    def __init__(self, member: Mate, entered: Entered, counted: Started, *, since: float) -> None:
         self.member = member
+        self.entered = entered
         self.counted = counted
         self.since = since
         self.life: asyncio.Task[None] | None = None

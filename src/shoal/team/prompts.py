@@ -1,4 +1,4 @@
-"""What a teammate is told about its team, and what the lead is told of its end."""
+"""What a teammate is told about its team, and when its process or its turn was cut off."""
 
 from __future__ import annotations
 

@@ -46,7 +46,6 @@ class PurseWindow:
             case Leaves(number=number, begun=begun):
                 if (started := self._entered.pop(number, None)) is not None:
                     self._purse.ended(started, begun=begun)
-
             case Works(number=number):
                 self._waiting = tasks.create_task(self._work(number))
             case Rests():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Sequence
 from functools import partial
 from types import TracebackType
 
@@ -23,7 +23,7 @@ from shoal.core.events import AgentStarted
 from shoal.core.groups import leave
 from shoal.core.identity import Identity, assume
 from shoal.core.ids import AgentId
-from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, team_name
+from shoal.core.names import LEAD_NAME, PERSON, RESERVED, AgentName, TeamName, agent_name, team_name
 from shoal.core.permissions import Suggestion
 from shoal.core.roster import Newcomer, Team, agent_id
 from shoal.core.teams import Posted, Spawned, Teammate
@@ -31,8 +31,9 @@ from shoal.core.tools import Site
 from shoal.runs.roll import LEAD_NAMES
 from shoal.team.afar import Afar
 from shoal.team.footing import Footing
+from shoal.team.joining import end_mark
 from shoal.team.led import LedTeam
-from shoal.team.letters import PERSON, Letter
+from shoal.team.letters import Letter
 from shoal.team.member import Member
 from shoal.team.obituary import Lost, obituary
 from shoal.team.post import Post
@@ -229,10 +230,10 @@ class SessionTeams:
         led = self._here()
         if not self.leads(site.agent):
             raise AgentRefused("Only the lead asks teammates to shut down.")
-        found = led.find(to)
-        if found is None:
+        post = self._post_named(to)
+        if post is None:
             raise led.refuse_stranger(to)
-        return await self._ask_to_end(led, found, reason)
+        return await self._ask_to_end(led, post, reason)
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None:
         led = self._here()
@@ -276,18 +277,16 @@ class SessionTeams:
 
     # For the session
 
-    async def enlist(self, order: Order) -> Spawned:
-        """A member that no call of the lead asked for."""
-        return await self._here().spawn(order, "")
+    async def enlist(self, orders: Sequence[Order]) -> tuple[Spawned, ...]:
+        """Members that no call of the lead asked for; all are there before the first of them begins."""
+        return await self._here().enlist(orders)
 
     async def shut_down(self, name: str, reason: str) -> bool:
         """A person's word: asked, and gone after the grace whatever it says. False where there is none."""
-        led = self._led
-        found = None if led is None else led.find(name)
-        post = None if led is None or found is None else led.post_of(led.agent_of(found))
-        if led is None or found is None or post is None:
+        led, post = self._led, self._post_named(name)
+        if led is None or post is None:
             return False
-        await self._ask_to_end(led, found, reason)
+        await self._ask_to_end(led, post, reason)
         try:
             async with self._on.clock.deadline(self._on.grace):
                 await post.gone.wait()
@@ -309,22 +308,20 @@ class SessionTeams:
         found = None if self._led is None else self._led.find(to)
         if self._led is None or found is None:
             return None
-        await self._led.office.post_text(AgentName(PERSON), found, text, kind="notice")
+        await self._led.office.post_text(PERSON, found, text, kind="notice")
         return Reached(to=self._led.agent_of(found), name=found, how="queued")
 
     async def end(self, name: str, why: str) -> bool:
         """End a teammate at once; False where there is none of that name."""
-        led = self._led
-        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
-        if led is None or post is None:
+        post = self._post_named(name)
+        if self._led is None or post is None:
             return False
-        await led.end(post, why)
+        await self._led.end(post, why)
         return True
 
     def interrupt(self, name: str) -> bool | None:
         """End a teammate's working period, not the teammate: whether it worked. None where there is none."""
-        led = self._led
-        post = None if led is None else led.post_of(led.agent_of(AgentName(led.find(name) or "")))
+        post = self._post_named(name)
         if post is None:
             return None
         if isinstance(post.member, Afar):
@@ -394,12 +391,20 @@ class SessionTeams:
         letter = Letter(rank=0, by="runtime", text=text, wakes=False)
         self._on.queue.put(letter.item(self._on.ids.short(), self._on.leader))
 
-    async def _ask_to_end(self, led: LedTeam, name: AgentName, reason: str) -> str:
+    async def _ask_to_end(self, led: LedTeam, post: Post, reason: str) -> str:
+        name = post.member.name
         request = shutdown_request_id(self._on.clock.now(), name)
         body = ShutdownRequest(request_id=request, sender=LEAD_NAME, reason=reason, timestamp=led.office.now)
-        await led.office.post_body(LEAD_NAME, name, body)
+        ident = f"{end_mark(post.entered)}{self._on.ids.short()}"
+        await led.office.post_body(LEAD_NAME, name, body, ident=ident)
         led.asked_elsewhere(name, body)
         return request
+
+    def _post_named(self, name: str) -> Post | None:
+        """Of the member that has this name or id."""
+        led = self._led
+        found = None if led is None else led.find(name)
+        return None if led is None or found is None else led.post_of(led.agent_of(found))
 
     def _here(self) -> LedTeam:
         if self._led is None:

@@ -1,4 +1,4 @@
-"""The public test kit: a clock to hold, seeded ids, mock provider servers, contracts of the stores."""
+"""The public test kit: a clock to hold, ids, a record in memory, mock servers, contracts of the stores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from shoal.core.ids import Ids as Ids
     from shoal.testing.caching import PrefixCache as PrefixCache
     from shoal.testing.clock import FakeClock as FakeClock
+    from shoal.testing.record import MemoryRecord as MemoryRecord
     from shoal.testing.replies import Answer as Answer
     from shoal.testing.replies import call as call
     from shoal.testing.servers import MockServer as MockServer
@@ -21,6 +22,7 @@ _HOMES = {
     "Answer": "shoal.testing.replies",
     "FakeClock": "shoal.testing.clock",
     "Ids": "shoal.core.ids",
+    "MemoryRecord": "shoal.testing.record",
     "MockServer": "shoal.testing.servers",
     "PrefixCache": "shoal.testing.caching",
     "call": "shoal.testing.replies",

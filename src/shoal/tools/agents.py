@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from shoal.core.agents import Completion, Crew, Glimpse, Launched, Order, Resolved
-from shoal.core.errors import AgentRefused, RecordError
-from shoal.core.requests import ToolSchema
 from shoal.core.teams import Spawned, Teams
-from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.define import FunctionTool, tool
 from shoal.tools.messages import Abroad, message_tool
-from shoal.wire.notices import NO_REPORT, evidence, kept_work, report
+from shoal.wire.notices import evidence, kept_work, report
 
-_T = TypeVar("_T")
 _ABOUT = (
     "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
     "it needs to know, what to do and what to report. You see only its last message. Several calls in one "
@@ -91,21 +87,19 @@ def _agent(crew: Crew, teams: Teams, listing: str, shown: Shown) -> Tool:
             cwd=cwd,
             effort=effort,
         )
-        return await _told(_begun(crew, teams, order, site), told_start)
+        return told_start(await _begun(crew, teams, order, site))
 
-    return _with_hidden(agent, shown)
+    agent.show(_inputs(agent, shown))
+    return agent
 
 
-def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
-    """Hidden inputs are still understood."""
-    gone = {
+def _inputs(agent: FunctionTool, shown: Shown) -> dict[str, Any]:
+    inputs = agent.inputs_but(
         *(() if shown.background else ("run_in_background",)),
         *(() if shown.model else ("model",)),
         *(() if shown.cwd else ("cwd",)),
         *(() if shown.teams else ("team_name", "mode")),
-    }
-    whole = agent.schema.input_schema
-    inputs = {name: each for name, each in whole["properties"].items() if name not in gone}
+    )
     if shown.forks:
         inputs["subagent_type"] |= {"description": "Which agent; a fork of you if left out"}
     if not shown.remote:
@@ -114,12 +108,7 @@ def _with_hidden(agent: FunctionTool, shown: Shown) -> Tool:
             "enum": ["worktree"],
             "description": "worktree: it works on a copy of the repository of its own",
         }
-    agent.schema = ToolSchema(
-        name=agent.schema.name,
-        description=agent.schema.description,
-        input_schema={**whole, "properties": inputs},
-    )
-    return agent
+    return inputs
 
 
 async def _begun(crew: Crew, teams: Teams, order: Order, site: Site) -> Completion | Launched | Spawned:
@@ -170,7 +159,7 @@ def _completed(done: Completion) -> Outcome:
         ended = "was stopped" if done.status == "killed" else "failed"
         why = f"The agent {ended}: {done.detail}{partial}"
         return Outcome(content=f"{why}\n\n{_trailer(done)}", is_error=not done.text, data=data)
-    parts = [report(done) if done.text.strip() else NO_REPORT]
+    parts = [report(done)]
     if done.detail:
         parts.append(f"[{done.detail}]")
     if done.worktree is not None or not done.one_shot:
@@ -198,7 +187,7 @@ def _launched(launched: Launched) -> Outcome:
     lines = [
         f"{how}. agentId: {launched.agent}" + (f", name: {launched.name}" if launched.name else ""),
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}, starting at about {found.start_tokens:,} tokens.",
+        f"{_given(found)}, starting at about {found.start_tokens:,} tokens.",
         *found.notes,
         "A notification will tell you of its end: go on with other work, or end your turn. "
         f"What it does can be read in {launched.output}.",
@@ -223,7 +212,7 @@ def _spawned(spawned: Spawned) -> Outcome:
         f"{spawned.name} has joined the team {spawned.team} and works on your prompt. "
         f"teammate_id: {spawned.teammate}",
         f"It is {found.kind} ({found.source}) on {found.model}, mode {found.mode}, in {found.cwd}, with "
-        f"{len(found.tools)} tools{_hooked(found)}.",
+        f"{_given(found)}.",
         *found.notes,
         "Its messages come to you by themselves: go on with other work, or end your turn.",
     ]
@@ -240,10 +229,14 @@ def _spawned(spawned: Spawned) -> Outcome:
     )
 
 
-def _hooked(found: Resolved) -> str:
-    if not found.hooks:
-        return ""
-    return f" and {len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}"
+def _given(found: Resolved) -> str:
+    servers = f" (MCP servers: {', '.join(found.servers)})" if found.servers else ""
+    parts = [f"{len(found.tools)} tools{servers}"]
+    if found.skills:
+        parts.append(f"the skill{'' if len(found.skills) == 1 else 's'} {', '.join(found.skills)}")
+    if found.hooks:
+        parts.append(f"{len(found.hooks)} hook{'' if len(found.hooks) == 1 else 's'}")
+    return " and ".join(parts)
 
 
 def _line(each: Glimpse) -> str:
@@ -266,11 +259,3 @@ def _facts(each: Glimpse) -> dict[str, object]:
         "background": each.background,
         "outputFile": each.output,
     }
-
-
-async def _told(answer: Awaitable[_T], text: Callable[[_T], Outcome]) -> Outcome:
-    """Refusals are answers the model can act on."""
-    try:
-        return text(await answer)
-    except (AgentRefused, RecordError) as refusal:
-        return failed(str(refusal))

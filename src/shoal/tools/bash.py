@@ -15,7 +15,7 @@ from shoal.core.ports import Process
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.commands import follow
 from shoal.tools.define import tool
-from shoal.tools.matching import BadPattern, matching_lines
+from shoal.tools.matching import matching_lines
 from shoal.tools.output import Output, Pipe
 from shoal.tools.shells import Shell, Shells
 
@@ -184,10 +184,7 @@ def _bash_output(shells: Shells) -> Tool:
             return failed(_unknown(bash_id, shells))
         fresh = shell.fresh()
         if filter is not None:
-            try:
-                fresh = await matching_lines(fresh, filter, site)
-            except BadPattern as error:
-                return failed(str(error))
+            fresh = await matching_lines(fresh, filter, site)
         shells.seen(shell, site)
         return Outcome(
             content=f"{fresh.strip(chr(10)) or '(nothing new)'}\n[{_state(shell)}]",

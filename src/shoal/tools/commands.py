@@ -14,7 +14,7 @@ from shoal.core.ports import Launch, Process
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Site
 from shoal.tools.environment import command_environment
-from shoal.tools.snapshot import Capture, NoSnapshot
+from shoal.tools.snapshot import Capture, NoSnapshot, hold
 
 # A constant: command and names come as arguments, no script is ever built from them. The directory is
 # written by the trap, so that `exit` and `set -e` do not lose it, and once more for commands with a trap
@@ -40,6 +40,7 @@ class Commands:
         self._note = note
         self.sandbox: Sandbox | None = None
         self._snapshot: asyncio.Task[Path | None] | None = None
+        self._hold: int | None = None
         self.given: Path | None = None
         """A snapshot that another process of the run has taken and keeps."""
         self._places: Path | None = None
@@ -123,15 +124,20 @@ class Commands:
                 snapshot.unlink(missing_ok=True)
         elif self._snapshot is not None:
             self._snapshot.cancel()
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
         if self._places is not None:
             shutil.rmtree(self._places, ignore_errors=True)
 
     async def _taken(self) -> Path | None:
         try:
-            return await self._capture.take()
-        except NoSnapshot as why:
+            snapshot = await self._capture.take()
+            self._hold = hold(snapshot)
+        except (NoSnapshot, OSError) as why:
             self._note(f"Commands run without your shell's functions and aliases: {why}.")
             return None
+        return snapshot
 
 
 def follow(file: Path, site: Site) -> str:

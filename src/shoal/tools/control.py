@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from shoal.core.agents import Crew, Glimpse
-from shoal.core.errors import AgentRefused
 from shoal.core.teams import Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
@@ -36,10 +35,7 @@ def _task_output(crew: Crew, shells: Shells) -> Tool:
         shell = shells.find(task_id)
         if shell is not None:
             return await _shell_output(shells, shell, seconds, site)
-        try:
-            return _agent_output(await crew.output(task_id, seconds=seconds, site=site))
-        except AgentRefused as refusal:
-            return failed(str(refusal))
+        return _agent_output(await crew.output(task_id, seconds=seconds, site=site))
 
     return task_output
 
@@ -62,12 +58,9 @@ def _task_stop(crew: Crew, shells: Shells, teams: Teams) -> Tool:
                 return failed(f"Shell {wanted} is not running: it {shell.status}.")
             await shell.stop(f"it was stopped by {site.agent.name}", by=site.agent.agent)
             return Outcome(content=f"Shell {wanted} is ended: {shell.command}", data={"task_id": wanted})
-        try:
-            if await teams.stop(wanted, site):
-                return Outcome(content=f"The teammate {wanted} is ended.", data={"task_id": wanted})
-            stopped = await crew.stop(wanted, site)
-        except AgentRefused as refusal:
-            return failed(str(refusal))
+        if await teams.stop(wanted, site):
+            return Outcome(content=f"The teammate {wanted} is ended.", data={"task_id": wanted})
+        stopped = await crew.stop(wanted, site)
         return Outcome(
             content=f"Agent {stopped.agent} is stopped: {stopped.description}",
             data={"task_id": stopped.agent, "status": stopped.status},

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
 
 import msgspec
+from msgspec.structs import replace
 
-from shoal.core.errors import MissingExtra, ProcessError, WorkspaceError
+from shoal.core.errors import ShoalError, StoreError
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.arguments import Parameter, read_leniently
@@ -103,9 +104,25 @@ class FunctionTool:
             given[_SITE] = site
         try:
             result = await self._call(**given)
-        except (WorkspaceError, ProcessError, MissingExtra) as refusal:
+        except StoreError:
+            raise  # the record cannot be kept, which is no matter of the call
+        except ShoalError as refusal:
+            # An answer the model can act on.
             return failed(str(refusal))
         return _outcome(result)
+
+    def show(self, inputs: Mapping[str, Any], *, required: Sequence[str] | None = None) -> None:
+        """Tell the model of these inputs alone, in these words; what else there is is still understood."""
+        whole = self.schema.input_schema
+        needed = whole["required"] if required is None else list(required)
+        self.schema = replace(
+            self.schema, input_schema={**whole, "properties": dict(inputs), "required": needed}
+        )
+
+    def inputs_but(self, *hidden: str) -> dict[str, Any]:
+        """What the model is told of its inputs, without these."""
+        shown: Mapping[str, Any] = self.schema.input_schema["properties"]
+        return {name: each for name, each in shown.items() if name not in hidden}
 
 
 @overload

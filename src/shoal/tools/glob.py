@@ -15,12 +15,11 @@ from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.define import tool
 from shoal.tools.globs import BadGlob, matcher
 from shoal.tools.nearby import missing, state_of
-from shoal.tools.ripgrep import program, ripgrep
+from shoal.tools.ripgrep import NEVER_SEARCHED, program, ripgrep
 
 MOST_FILES = 100
 _MOST_WALKED = 200_000
 _MOST_LISTING = 64 * 1024 * 1024
-_NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
 _RARELY = frozenset({"node_modules", ".venv", "__pycache__", ".mypy_cache", ".tox"})
 
 
@@ -76,7 +75,7 @@ async def _listing(site: Site, top: Path, fits: Callable[[str], bool]) -> _Listi
     if rg is None:
         return await asyncio.to_thread(_walked, top, fits)
     for ignored in (False, True):
-        arguments = ["--files", "--null", "--hidden", *(f"--glob=!{name}" for name in sorted(_NEVER))]
+        arguments = ["--files", "--null", "--hidden", *(f"--glob=!{name}" for name in NEVER_SEARCHED)]
         if ignored:
             arguments.append("--no-ignore")
         found = await ripgrep(site, arguments, rg=rg, cwd=top, most=_MOST_LISTING)
@@ -102,7 +101,7 @@ def _walked(top: Path, fits: Callable[[str], bool]) -> _Listing:
 
 def _files_below(top: Path) -> Iterator[str]:
     for directory, below, files in os.walk(top):
-        below[:] = [name for name in below if name not in _NEVER and name not in _RARELY]
+        below[:] = [name for name in below if name not in NEVER_SEARCHED and name not in _RARELY]
         start = os.path.relpath(directory, top)
         yield from files if start == "." else (f"{start}/{name}" for name in files)
 

@@ -13,7 +13,7 @@ from shoal.core.filenames import shown
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.define import Named, tool
 from shoal.tools.nearby import missing, state_of
-from shoal.tools.ripgrep import NOT_INSTALLED, Found, program, ripgrep
+from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, Found, program, ripgrep
 
 MOST_ENTRIES = 250
 _MOST_OUTPUT = 4 * 1024 * 1024
@@ -21,7 +21,6 @@ _LARGEST_OUTPUT = 60_000
 _LONGEST_LINE = 500
 # ripgrep's own order changes from run to run, and paging with an offset would miss lines.
 _IN_ORDER = "--sort=path"
-_NEVER = (".git", ".hg", ".svn", ".jj")
 _Mode = Literal["files_with_matches", "content", "count"]
 _Lines = Annotated[int, Meta(ge=0, le=1000)]
 
@@ -61,7 +60,7 @@ async def grep(  # noqa: PLR0913 - these are the arguments models know
     arguments += [f"--glob={glob}"] if glob else []
     arguments += [f"--type={type}"] if type else []
     # Last, because the last glob that fits decides.
-    arguments += [f"--glob=!{name}" for name in _NEVER]
+    arguments += [f"--glob=!{name}" for name in NEVER_SEARCHED]
     # -e and -- keep a pattern or a path that starts with a dash from being taken for an option.
     arguments += ["-e", pattern, "--", str(top)]
     if not all(map(_passable, arguments)):

@@ -9,12 +9,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from shoal.core.agents import OTHER_MACHINE, OTHER_SESSION, Crew, Reached
-from shoal.core.errors import AgentRefused, RecordError
+from shoal.core.errors import AgentRefused
 from shoal.core.identity import Identity
-from shoal.core.requests import ToolSchema
 from shoal.core.teams import Posted, Teams
 from shoal.core.tools import Outcome, Site, Tool, failed
-from shoal.tools.define import FunctionTool, tool
+from shoal.tools.define import tool
 
 Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
 """Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
@@ -88,25 +87,12 @@ def message_tool(crew: Crew, teams: Teams, abroad: Abroad) -> Tool:
             letter = _from_newer(to, message, summary)
         if isinstance(letter, str):
             return failed(letter)
-        try:
-            if letter.to.startswith((OTHER_SESSION, OTHER_MACHINE)):
-                return await _sent_abroad(letter, abroad, site)
-            return await _sent(letter, crew, teams, site)
-        except (AgentRefused, RecordError) as refusal:
-            return failed(str(refusal))
+        if letter.to.startswith((OTHER_SESSION, OTHER_MACHINE)):
+            return await _sent_abroad(letter, abroad, site)
+        return await _sent(letter, crew, teams, site)
 
-    return _with_hidden(send_message)
-
-
-def _with_hidden(made: FunctionTool) -> Tool:
-    whole = made.schema.input_schema
-    inputs = {name: each for name, each in whole["properties"].items() if name not in _OLDER}
-    made.schema = ToolSchema(
-        name=made.schema.name,
-        description=made.schema.description,
-        input_schema={**whole, "properties": inputs, "required": ["to", "message"]},
-    )
-    return made
+    send_message.show(send_message.inputs_but(*_OLDER), required=("to", "message"))
+    return send_message
 
 
 def _from_newer(to: str, message: str | dict[str, Any], summary: str | None) -> _Letter | str:

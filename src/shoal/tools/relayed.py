@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
-from msgspec import Struct
-
 from shoal.core.errors import ShoalError
 from shoal.core.mcp import tool_name
 from shoal.core.messages import Base64Source, Image, Text
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, failed
+from shoal.tools.mcp.host import ListedTool
 
 PROTOCOL = "2025-06-18"
 _MOST_PAGES = 100
@@ -34,15 +33,12 @@ class RelayedServer:
         self._exchange = exchange
         self._version = version
         self._numbers = count(1)
-        self.info: Mapping[str, Any] = {}
-        """What the server says of itself."""
 
     async def open(self, deadline: float) -> tuple[RelayedTool, ...]:
         """Its tools. Raises `ServerFailed`."""
         about = {"name": "shoal", "version": self._version}
         given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
         answer = await self._request("initialize", given)
-        self.info = _mapping(answer.get("serverInfo"))
         await self._exchange(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         if "tools" not in _mapping(answer.get("capabilities")):
             return ()
@@ -77,17 +73,10 @@ class RelayedServer:
         return result
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    name: str
-    """As the server knows it."""
-    schema: ToolSchema
-    reads_only: bool
-
-
 class RelayedTool:
     """What a server says of itself is a hint: it orders calls, and permission is asked for all the same."""
 
-    def __init__(self, server: RelayedServer, listed: Listed, deadline: float) -> None:
+    def __init__(self, server: RelayedServer, listed: ListedTool, deadline: float) -> None:
         self.server = server
         self.listed = listed
         self.schema = listed.schema
@@ -133,9 +122,9 @@ def _block(raw: object) -> Text | Image:
             return Text(text=f"[content that is none: {str(raw)[:100]}]")
 
 
-def _listed(server: str, raw: Mapping[str, Any]) -> Listed:
+def _listed(server: str, raw: Mapping[str, Any]) -> ListedTool:
     schema = raw.get("inputSchema")
-    return Listed(
+    return ListedTool(
         name=raw["name"],
         schema=ToolSchema(
             name=tool_name(server, raw["name"]),

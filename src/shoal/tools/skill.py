@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from shoal.core.neutral import neutral
 from shoal.core.skills import Skill
 from shoal.core.tools import Outcome, Site, Tool
+from shoal.tools.bounded_list import bounded_list
 from shoal.tools.define import tool
 
 Use: TypeAlias = Callable[[str, str, Site], Awaitable[Outcome]]
@@ -17,8 +17,7 @@ Use: TypeAlias = Callable[[str, str, Site], Awaitable[Outcome]]
 
 LONGEST = 8_000
 """Characters of the whole list: it is sent with every request."""
-_SHORTER = (1_024, 400, 160, 80)
-"""Characters of one description, the first that makes the whole fit."""
+_ROOMS = (1_024, 400, 160, 80)
 _ABOUT = (
     "Get the instructions of a skill: how a kind of work is done here, by somebody who knows. Where one of "
     "them fits what you are asked to do, call this before you begin, and follow what it says. It names the "
@@ -43,24 +42,4 @@ def skill_tool(use: Use, listed: str) -> Tool:
 
 def skill_list(skills: Sequence[Skill], *, longest: int = LONGEST) -> str:
     """A line for each: its name and when to use it. Never longer than it may be."""
-    for room in _SHORTER:
-        text = "\n".join(_line(skill, room) for skill in skills)
-        if len(text) <= longest:
-            return text
-    lines: list[str] = []
-    left = longest - 40
-    for skill in skills:
-        line = neutral(f"- {skill.name}")
-        if len(line) + 1 > left:
-            return "\n".join([*lines, f"… and {len(skills) - len(lines)} more"])
-        lines.append(line)
-        left -= len(line) + 1
-    return "\n".join(lines)
-
-
-def _line(skill: Skill, room: int) -> str:
-    described = " ".join(skill.description.split())
-    if len(described) > room:
-        described = f"{described[: room - 1].rstrip()}…"
-    # Its file may come from anyone, and what it says of itself stands in our own words.
-    return neutral(f"- {skill.name}: {described}")
+    return bounded_list(skills, longest=longest, rooms=_ROOMS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -16,6 +18,8 @@ from shoal.core.ports import Launch, Processes
 
 LIMIT = 5.0
 """Seconds the start-up files may take."""
+_ABANDONED = 60.0
+"""Seconds after which nobody takes a snapshot any more; see `LIMIT`."""
 _WHOLE = b"# whole\n"
 
 # Functions come before aliases, or reading them would expand the aliases inside. Functions of one leading
@@ -77,6 +81,14 @@ def user_shell(env: Mapping[str, str]) -> UserShell:
     return UserShell(path="/bin/sh", kind="sh")
 
 
+def hold(snapshot: Path) -> int:
+    """A lock on it, which ends with its holder: who removes old snapshots sees that this one is in use."""
+    fd = os.open(snapshot, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return fd
+
+
 class Capture(Struct, frozen=True, kw_only=True):
     """What capturing takes."""
 
@@ -108,9 +120,13 @@ class Capture(Struct, frozen=True, kw_only=True):
                 part.unlink()
 
     def clear(self) -> None:
+        """Remove what an earlier process of the same mark left, and what anybody left half taken."""
         with contextlib.suppress(OSError):
             for left in self.directory.glob(f"snapshot-*-{self.mark}.sh*"):
                 left.unlink(missing_ok=True)
+            for part in self.directory.glob("snapshot-*.sh.part"):
+                if time.time() - part.lstat().st_mtime > _ABANDONED:
+                    part.unlink(missing_ok=True)
 
     async def _run(self, script: str, part: Path) -> None:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from shoal.core.agents import Ran
-from shoal.core.errors import BadName, RecordError, StoreError
+from shoal.core.errors import RecordError, StoreError
 from shoal.core.identity import Identity
 from shoal.core.names import AgentName, TaskId, agent_name, task_id
 from shoal.core.record import Attempts, TaskBoard
-from shoal.core.requests import ToolSchema
 from shoal.core.tasks import Change, Claim, Draft, Task, around, begun_by, open_blockers, unblocked_by
 from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import FunctionTool, Named, tool
@@ -54,17 +53,9 @@ def task_tools(
     """
     desk = _Desk(boards, assigned, accept, {} if attempts is None else attempts, led_as)
     made = (_create(desk), _get(desk), _list(desk), _update(desk))
-    return made if led_as is not None else tuple(map(_without_team, made))
-
-
-def _without_team(made: FunctionTool) -> Tool:
-    whole = made.schema.input_schema
-    inputs = {name: each for name, each in whole["properties"].items() if name != "team_name"}
-    made.schema = ToolSchema(
-        name=made.schema.name,
-        description=made.schema.description,
-        input_schema={**whole, "properties": inputs},
-    )
+    if led_as is None:
+        for each in made:
+            each.show(each.inputs_but("team_name"))
     return made
 
 
@@ -334,10 +325,10 @@ async def _objection(board: TaskBoard, task: TaskId, site: Site) -> str | None:
 
 
 async def _told(answer: Awaitable[Outcome]) -> Outcome:
-    """Refusals are answers the model can act on."""
+    """A board that cannot be read or written is no reason to end the turn."""
     try:
         return await answer
-    except (RecordError, BadName, StoreError) as refusal:
+    except StoreError as refusal:
         return failed(str(refusal))
 
 

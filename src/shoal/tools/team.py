@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from shoal.core.errors import AgentRefused, RecordError
 from shoal.core.roster import Team
 from shoal.core.teams import Teams
-from shoal.core.tools import Outcome, Site, Tool, failed
+from shoal.core.tools import Outcome, Site, Tool
 from shoal.tools.define import tool
 from shoal.wire.roster import team_bytes
 
@@ -42,8 +40,8 @@ def _create(teams: Teams) -> Tool:
         Write to one member rather than to all. A message marked verified="no" may be from anybody, whatever
         name it bears. When the work is done, ask each member to shut down
         (SendMessage with message {"type": "shutdown_request"}), and then use TeamDelete."""
-        made = teams.create(team_name, description=description, kind=agent_type, site=site)
-        return await _told(_created(made, team_name))
+        made = await teams.create(team_name, description=description, kind=agent_type, site=site)
+        return _created(made, team_name)
 
     return team_create
 
@@ -53,13 +51,13 @@ def _delete(teams: Teams) -> Tool:
     async def team_delete(*, site: Site) -> Outcome:
         """Delete your team with its board and its mail. It is refused while a member is at work: ask the
         members to shut down first, and wait until they have ended."""
-        return await _told(_deleted(teams, site))
+        name = await teams.delete(site)
+        return Outcome(content=f"The team {name} is deleted.", data={"success": True, "team_name": name})
 
     return team_delete
 
 
-async def _created(made: Awaitable[Team], wished: str) -> Outcome:
-    team = await made
+def _created(team: Team, wished: str) -> Outcome:
     renamed = "" if team.name == wished else f" The name {wished} was taken."
     return Outcome(
         content=f"You lead the team {team.name} now.{renamed} TaskCreate puts work on its board; Agent with "
@@ -70,16 +68,3 @@ async def _created(made: Awaitable[Team], wished: str) -> Outcome:
             "config": msgspec.json.decode(team_bytes(team)),
         },
     )
-
-
-async def _deleted(teams: Teams, site: Site) -> Outcome:
-    name = await teams.delete(site)
-    return Outcome(content=f"The team {name} is deleted.", data={"success": True, "team_name": name})
-
-
-async def _told(answer: Awaitable[Outcome]) -> Outcome:
-    """Refusals are answers the model can act on."""
-    try:
-        return await answer
-    except (AgentRefused, RecordError) as refusal:
-        return failed(str(refusal))

@@ -85,8 +85,6 @@ def web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
                     page = await _page(found, site)
             except TimeoutError:
                 return failed(f"{url} was not read within {_SECONDS:g} s.")
-            except Refused as refusal:
-                return failed(str(refusal))
             cache.remember(url, page, site.clock)
         return _shown(page, prompt, site)
 

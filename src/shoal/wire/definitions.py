@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.agents import Isolation
 from shoal.core.definitions import (
     EFFORTS,
     EVERY,
     INHERIT,
     Definition,
-    Isolation,
     MemoryScope,
     Problem,
     Source,
@@ -25,10 +25,19 @@ from shoal.core.errors import BadDefinition
 from shoal.core.permissions import Mode
 from shoal.core.roster import COLORS
 from shoal.wire.content import load
+from shoal.wire.field_values import (
+    Wrong,
+    flag_in,
+    pieces,
+    shown,
+    text_in,
+    texts_in,
+    tool_entries,
+    unknown_field,
+)
 from shoal.wire.front_matter import Entry, Unreadable, read_page
 from shoal.wire.settings import line_of
 
-_ENTRY = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _LONGEST_NAME = 100
 
@@ -38,10 +47,6 @@ class Parsed(Struct, frozen=True, kw_only=True):
 
     definition: Definition
     warnings: tuple[str, ...] = ()
-
-
-class _Wrong(Exception):
-    """A value that its field does not take."""
 
 
 class _Field(NamedTuple):
@@ -95,7 +100,7 @@ def _from_mapping(source: Source, name: str, fields: Any, text: str | None) -> P
     found = maker.values_of(values, _JSON_FIELDS)
     try:
         found["name"] = _name(name)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise maker.bad(str(wrong), line=line(name), field=name) from None
     return maker.made(found, line=line(name))
 
@@ -129,7 +134,7 @@ class _Maker:
         for key, value, line in given:
             field = known.get(key)
             if field is None:
-                self.warnings.append(self.place(line, key, _unknown(key, known)))
+                self.warnings.append(self.place(line, key, unknown_field(key, known)))
             elif field.attribute == "color" and value is not None and _colour(value) is None:
                 # Nothing hangs on a colour: an agent must not be lost for one that we do not know.
                 told = f"{value!r} is no colour that can be shown; there are {', '.join(COLORS)}, #rrggbb"
@@ -138,7 +143,7 @@ class _Maker:
                 self._lines[field.attribute] = line or 0
                 try:
                     values[field.attribute] = field.read(value)
-                except _Wrong as wrong:
+                except Wrong as wrong:
                     raise self.bad(str(wrong), line=line, field=self._prefix + key) from None
         return values
 
@@ -150,30 +155,19 @@ class _Maker:
         return Parsed(definition=Definition(**values, source=source), warnings=tuple(self.warnings))
 
 
-def _unknown(key: str, known: Iterable[str]) -> str:
-    near = get_close_matches(key, [*known], n=1)
-    return "this field is not known and is ignored" + (f"; is {near[0]} meant?" if near else "")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _Wrong(f"text is expected, not {_kind(value)}")
-    return value
-
-
 def _words(value: Any) -> str:
-    text = _text(value).strip()
+    text = text_in(value).strip()
     if not text:
-        raise _Wrong("it is empty")
+        raise Wrong("it is empty")
     return text
 
 
 def _name(value: Any) -> str:
     name = _words(value)
     if len(name) > _LONGEST_NAME:
-        raise _Wrong(f"a name has at most {_LONGEST_NAME} characters")
+        raise Wrong(f"a name has at most {_LONGEST_NAME} characters")
     if not name.isprintable() or any(character in "/\\:,()<>" for character in name) or name[0] in ".-*":
-        raise _Wrong(f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one")
+        raise Wrong(f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one")
     return name
 
 
@@ -181,7 +175,7 @@ def name_problem(name: str) -> str | None:
     """Why a text cannot be the name of an agent; None where it can."""
     try:
         return None if _name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
-    except _Wrong as wrong:
+    except Wrong as wrong:
         return str(wrong)
 
 
@@ -193,38 +187,11 @@ def _description(value: Any) -> str:
 def _tools(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) and value.strip().casefold() in ("all", "all tools"):
         return (EVERY,)
-    listed = _pieces(value, " \t\n") if isinstance(value, str) else _texts(value)
-    for entry in listed:
-        if _ENTRY.fullmatch(entry) is None:
-            raise _Wrong(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
-    return listed
+    return tool_entries(value)
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    return _pieces(value) if isinstance(value, str) else _texts(value)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise _Wrong(f"a list is expected, not {_kind(value)}")
-    for item in value:
-        if not isinstance(item, str) or not item.strip():
-            raise _Wrong(f"a list of names is expected, and {item!r} is none")
-    return tuple(item.strip() for item in value)
-
-
-def _pieces(text: str, also: str = "") -> tuple[str, ...]:
-    """What stands between commas outside of parentheses."""
-    pieces: list[str] = []
-    depth = start = 0
-    for at, character in enumerate(f"{text},"):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth == 0 and character in f",{also}":
-            pieces.append(text[start:at].strip())
-            start = at + 1
-    if depth != 0:
-        raise _Wrong(f"the parentheses in {text!r} do not match")
-    return tuple(filter(None, pieces))
+    return pieces(value) if isinstance(value, str) else texts_in(value)
 
 
 def _model(value: Any) -> str | None:
@@ -237,31 +204,22 @@ def _effort(value: Any) -> str | int:
         return value
     try:
         return _count(value)
-    except _Wrong:
-        raise _Wrong(f"{value!r} is neither one of {', '.join(EFFORTS)} nor a number of tokens") from None
+    except Wrong:
+        raise Wrong(f"{value!r} is neither one of {', '.join(EFFORTS)} nor a number of tokens") from None
 
 
 def _count(value: Any) -> int:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
-        raise _Wrong(f"a whole number from 1 on is expected, not {value!r}")
+        raise Wrong(f"a whole number from 1 on is expected, not {value!r}")
     return int(text)
 
 
 def _dollars(value: Any) -> float:
     text = str(value)
     if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
-        raise _Wrong(f"a number of dollars above 0 is expected, not {value!r}")
+        raise Wrong(f"a number of dollars above 0 is expected, not {value!r}")
     return float(text)
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    for meaning, words in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
-        if isinstance(value, str) and value.lower() in words:
-            return meaning
-    raise _Wrong(f"true or false is expected, not {value!r}")
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
@@ -270,7 +228,7 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
             return value
         near = get_close_matches(str(value), choices, n=1)
         meant = f"; is {near[0]} meant?" if near else ""
-        raise _Wrong(f"{value!r} is not one of {', '.join(choices)}{meant}")
+        raise Wrong(f"{value!r} is not one of {', '.join(choices)}{meant}")
 
     return read
 
@@ -281,35 +239,24 @@ def _colour(value: Any) -> str | None:
 
 def _servers(value: Any) -> tuple[str | Mapping[str, Any], ...]:
     if isinstance(value, str):
-        return _pieces(value)
+        return pieces(value)
     if isinstance(value, Mapping):
         return tuple({name: config} for name, config in value.items())
     if not isinstance(value, list | tuple):
-        raise _Wrong(f"a list of servers is expected, not {_kind(value)}")
+        raise Wrong(f"a list of servers is expected, not {shown(value)}")
     for item in value:
         if not isinstance(item, str | Mapping) or not item:
-            raise _Wrong(f"a server is a name, or a name with its configuration; {item!r} is neither")
+            raise Wrong(f"a server is a name, or a name with its configuration; {item!r} is neither")
     return tuple(value)
 
 
 def _hooks(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _Wrong(f"a mapping of events to hooks is expected, not {_kind(value)}")
+        raise Wrong(f"a mapping of events to hooks is expected, not {shown(value)}")
     for event, hooks in value.items():
         if not isinstance(hooks, list | tuple):
-            raise _Wrong(f"a list of hooks is expected for {event}, not {_kind(hooks)}")
+            raise Wrong(f"a list of hooks is expected for {event}, not {shown(hooks)}")
     return value
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case str():
-            return repr(value)
-        case Mapping():
-            return "a mapping"
-        case list() | tuple():
-            return "a list"
-    return repr(value)
 
 
 _FIELDS = {
@@ -320,23 +267,23 @@ _FIELDS = {
     "model": _Field("model", _model),
     "effort": _Field("effort", _effort),
     "permissionMode": _Field("permission_mode", _one_of(get_args(Mode))),
-    "background": _Field("background", _flag),
+    "background": _Field("background", flag_in),
     "isolation": _Field("isolation", _one_of(get_args(Isolation))),
     "maxTurns": _Field("max_turns", _count),
-    "color": _Field("color", _text),
+    "color": _Field("color", text_in),
     "memory": _Field("memory", _one_of(get_args(MemoryScope))),
     "requiredMcpServers": _Field("required_mcp_servers", _names),
     "mcpServers": _Field("mcp_servers", _servers),
     "hooks": _Field("hooks", _hooks),
     "skills": _Field("skills", _names),
-    "initialPrompt": _Field("initial_prompt", _text),
+    "initialPrompt": _Field("initial_prompt", text_in),
     "acceptance": _Field("acceptance", _words),
     "maxBudgetUsd": _Field("max_budget_usd", _dollars),
-    "oneShot": _Field("one_shot", _flag),
-    "instructions": _Field("instructions", _flag),
+    "oneShot": _Field("one_shot", flag_in),
+    "instructions": _Field("instructions", flag_in),
 }
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
-    "prompt": _Field("prompt", _text)
+    "prompt": _Field("prompt", text_in)
 }
 FIELDS = tuple(_FIELDS)
 """In the order in which a person reads them."""

@@ -161,7 +161,8 @@ class Own(Struct, frozen=True, kw_only=True):
     shutdown_grace: Seconds = 30.0
     """Seconds a teammate has to answer a request to shut down before it is ended."""
     stall_after: Seconds = 300.0
-    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed."""
+    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed; one
+    in a process of its own is asked for a sign then, and goes on in another process where it gives none."""
     team_depth: Count = 1
     """How deep teams may nest: with 2, teammates may lead teams of their own."""
     implicit_team: bool = False
@@ -224,7 +225,9 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     env: dict[str, str | int | float | bool] = {}
     """Variables for the processes that tools start; those of providers count in your own files alone."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
-    """Days for which other programs keep sessions. Shoal removes nothing by itself."""
+    """Days for which what has ended is kept: transcripts, journals and the other files of runs, debug logs,
+    snapshots of the shell. Older ones are removed when a session starts; 0 removes all but what runs, or what
+    a team needs that still exists. It counts in your own files alone."""
     hooks: Any = None
     """Programs that are told what agents do, by event."""
     disable_all_hooks: bool | None = None

@@ -10,7 +10,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from shoal.core.definitions import INHERIT, Problem, Source
 from shoal.core.errors import BadDefinition
 from shoal.core.skills import Skill, SkillKind
+from shoal.wire.field_values import Wrong, flag_in, shown, text_in, tool_entries, unknown_field
 from shoal.wire.front_matter import Entry, Page, Unreadable, read_page
 
 LONGEST_NAME = 64
@@ -26,7 +26,6 @@ LONGEST_DESCRIPTION = 1_024
 _LONGEST_COMPATIBILITY = 500
 _LONGEST_SHOWN_NAME = 200
 _LONGEST_TITLE = 100
-_ENTRY = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 
 
 _HINT = re.compile(r"^(argument-hint:[ \t]+)(\[.*)$", re.MULTILINE)
@@ -38,10 +37,6 @@ class ParsedSkill(Struct, frozen=True, kw_only=True):
 
     skill: Skill
     warnings: tuple[str, ...] = ()
-
-
-class _Wrong(Exception):
-    """A value that its field does not take."""
 
 
 def read_skill(text: str, source: Source, *, name: str) -> ParsedSkill:
@@ -114,12 +109,12 @@ class _Making:
         for entry in entries:
             field = _FIELDS.get(entry.key)
             if field is None or (kind == "command" and entry.key == "name"):
-                self.warn(entry.line, entry.key, _unknown(entry.key))
+                self.warn(entry.line, entry.key, unknown_field(entry.key, _FIELDS))
             elif entry.value is not None:
                 attribute, read = field
                 try:
                     values[attribute] = read(entry.value)
-                except _Wrong as wrong:
+                except Wrong as wrong:
                     raise self.bad(str(wrong), entry.line, entry.key) from None
                 self._lines[attribute] = entry.line
         return values
@@ -160,15 +155,8 @@ class _Making:
         return Problem(what=what, name=self._name, source=self._source, line=line, field=field)
 
 
-def _unknown(key: str) -> str:
-    near = get_close_matches(key, _FIELDS, n=1)
-    return "this field is not known and is ignored" + (f"; is {near[0]} meant?" if near else "")
-
-
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _Wrong(f"text is expected, not {_shown(value)}")
-    return value.strip()
+    return text_in(value).strip()
 
 
 def _name(value: Any) -> str:
@@ -181,63 +169,22 @@ def _quoted(hint: re.Match[str]) -> str:
 
 def _mapping(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise _Wrong(f"a mapping of keys to texts is expected, not {_shown(value)}")
+        raise Wrong(f"a mapping of keys to texts is expected, not {shown(value)}")
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
 
-def _flag(value: Any) -> bool:
-    for meaning, words in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
-        if isinstance(value, str) and value.lower() in words:
-            return meaning
-    raise _Wrong(f"true or false is expected, not {_shown(value)}")
-
-
 def _not(value: Any) -> bool:
-    return not _flag(value)
+    return not flag_in(value)
 
 
 def _forks(value: Any) -> bool:
     if value in ("fork", "inline"):
         return bool(value == "fork")
-    raise _Wrong(f"fork is expected, not {_shown(value)}")
+    raise Wrong(f"fork is expected, not {shown(value)}")
 
 
 def _model(value: Any) -> str | None:
     return None if value == INHERIT else _text(value) or None
-
-
-def _tools(value: Any) -> tuple[str, ...]:
-    if isinstance(value, list):
-        entries = tuple(str(item).strip() for item in value)
-    else:
-        entries = _pieces(_text(value))
-    for entry in entries:
-        if _ENTRY.fullmatch(entry) is None:
-            raise _Wrong(f"{entry!r} is not a tool: write Tool or Tool(pattern)")
-    return entries
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    """What stands between blanks and commas outside of parentheses."""
-    pieces: list[str] = []
-    depth = start = 0
-    for at, character in enumerate(f"{text},"):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth == 0 and (character == "," or character.isspace()):
-            pieces.append(text[start:at].strip())
-            start = at + 1
-    if depth != 0:
-        raise _Wrong(f"the parentheses in {text!r} do not match")
-    return tuple(filter(None, pieces))
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case Mapping():
-            return "a mapping"
-        case list():
-            return "a list"
-    return repr(value)
 
 
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -246,11 +193,11 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "license": ("license", _text),
     "compatibility": ("compatibility", _text),
     "metadata": ("metadata", _mapping),
-    "allowed-tools": ("allowed_tools", _tools),
+    "allowed-tools": ("allowed_tools", tool_entries),
     "context": ("forks", _forks),
     "agent": ("agent", _text),
     "model": ("model", _model),
     "argument-hint": ("argument_hint", _text),
     "disable-model-invocation": ("for_model", _not),
-    "user-invocable": ("for_person", _flag),
+    "user-invocable": ("for_person", flag_in),
 }

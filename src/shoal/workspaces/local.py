@@ -18,10 +18,9 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import meant, shown
 from shoal.workspaces.checkpoints import Checkpoints
 from shoal.workspaces.complaints import complaint
+from shoal.workspaces.opening import content_of, opened, opened_alone, whole
 from shoal.workspaces.replacing import create, replace
 
-LARGEST_WHOLE = 256 * 1024 * 1024
-"""Files above this are read in parts and not changed by tools."""
 _KEPT_FOR_DIFFERENCES = 256 * 1024
 _KEPT_FILES = 64
 _LONGEST_NAME = 255
@@ -140,13 +139,13 @@ class LocalWorkspace:
 
     def read(self, path: Path) -> bytes:
         real = _real(path)
-        content, state = _content(real)
+        content, state = content_of(real)
         self._remember(real, content, state)
         return content
 
     def open(self, path: Path) -> BinaryIO:
         real = _real(path)
-        file = _opened(real)
+        file = opened(real)
         state = os.fstat(file.fileno())
         known = self._seen.get(real)
         if known is None or not known.same_times(state):
@@ -156,7 +155,7 @@ class LocalWorkspace:
 
     def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
         real = _real(path)
-        content, state = _content(real)
+        content, state = content_of(real)
         self._refuse_stale(real, content, state, intended=intended)
         return content
 
@@ -165,9 +164,10 @@ class LocalWorkspace:
         if self.guard is not None:
             self.guard(real)
         if os.path.lexists(real):
-            before, state = _content(real)
-            self._refuse_stale(real, before, state, intended=content)
-            self._replace(real, before, content, state)
+            with opened_alone(real) as file:
+                before, state = whole(real, file)
+                self._refuse_stale(real, before, state, intended=content)
+                self._replace(real, before, content, state)
         else:
             self._create(real, content)
         if self._changed is not None:
@@ -248,34 +248,6 @@ def _real(path: Path) -> Path:
         raise complaint("reach", path, error) from None
     except ValueError:
         raise WorkspaceError(f"The path {shown(path)!r} holds a NUL byte, which no file name can.") from None
-
-
-def _opened(real: Path) -> BinaryIO:
-    """A regular file, open; a pipe or a device, which could block for ever, is refused."""
-    try:
-        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        state = os.fstat(descriptor)
-        if stat.S_ISREG(state.st_mode):
-            return os.fdopen(descriptor, "rb")
-        os.close(descriptor)
-    except OSError as error:
-        raise complaint("read", real, error) from None
-    kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a device, pipe or socket, not a file"
-    raise WorkspaceError(f"{shown(real)} is {kind}.")
-
-
-def _content(real: Path) -> tuple[bytes, os.stat_result]:
-    with _opened(real) as file:
-        state = os.fstat(file.fileno())
-        if state.st_size > LARGEST_WHOLE:
-            raise WorkspaceError(
-                f"{shown(real)} has {state.st_size:,} bytes; "
-                f"files above {LARGEST_WHOLE:,} are not taken whole. Read parts of it, or use a command."
-            )
-        try:
-            return file.read(), state
-        except OSError as error:
-            raise complaint("read", real, error) from None
 
 
 def _told(old: bytes, new: bytes) -> str:

@@ -13,12 +13,24 @@ _numbers = itertools.count()
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK})
 
 
+class Overtaken(OSError):
+    """The file is not the one any more that was to be replaced."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else changed it just now. Nothing was written; read it again")
+
+
 def replace(
     path: Path, content: bytes, *, like: os.stat_result | None = None, mode: int | None = None
 ) -> None:
-    """Put `content` in place of whatever is there, with the mode and owner of `like`, or `mode`."""
+    """Put `content` in place of whatever is there, with `mode`; or of `like` alone, with its mode and owner.
+
+    Raises `Overtaken` where something else is there than this file as it was.
+    """
     temporary = _beside(path, content, like, mode)
     try:
+        if like is not None:
+            _refuse_other(path, like)
         temporary.rename(path)
     except BaseException:
         _forget(temporary)
@@ -33,9 +45,24 @@ def create(path: Path, content: bytes, *, mode: int | None = None) -> None:
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         temporary.rename(path)
     finally:
         _forget(temporary)
+
+
+def _refuse_other(path: Path, wanted: os.stat_result) -> None:
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        raise Overtaken from None
+    if _version(there) != _version(wanted):
+        raise Overtaken
+
+
+def _version(state: os.stat_result) -> tuple[int, ...]:
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
 
 
 def _beside(path: Path, content: bytes, like: os.stat_result | None, mode: int | None) -> Path:

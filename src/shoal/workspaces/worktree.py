@@ -10,12 +10,10 @@ from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import shown
-from shoal.core.worktrees import Kept, Removed, WorktreeRecord
+from shoal.core.worktrees import WorktreeRecord
 from shoal.workspaces.checkpoints import Checkpoints
 from shoal.workspaces.local import LocalWorkspace
 from shoal.workspaces.work import prefix_of
-
-_FILES_NAMED = 20
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
@@ -165,19 +163,3 @@ def told_to_fork(worktree: Worktree) -> str:
             "Read files anew before you change them: what you saw of them may differ here.",
         )
     )
-
-
-def told_of_end(end: Kept | Removed) -> str:
-    """What became of the worktree, for the agent that started its agent."""
-    if isinstance(end, Removed):
-        return "Its worktree had no changes and is removed."
-    lines = [f"Its worktree is kept: {shown(end.path)}, branch {end.branch}."]
-    if end.work is not None:
-        files = ", ".join(map(shown, end.work.files[:_FILES_NAMED]))
-        more = len(end.work.files) - _FILES_NAMED
-        lines.append(
-            f"Commits: {end.work.commits}. Changed: {files}{f' and {more} more' if more > 0 else ''}."
-        )
-    if end.ref is not None:
-        lines.append(f"All of it, committed or not, is under {end.ref}: git merge {end.ref} brings it in.")
-    return "\n".join([*lines, end.note] if end.note else lines)

@@ -102,7 +102,8 @@ function grouped(rows: readonly CostRow[], by: By, unit: Unit, view: RunView): [
   const legend = unit === "tokens" ? TOKENS : names.length > MOST_PARTS ? [...names.slice(0, MOST_PARTS - 1), "others"] : names;
   const bars = new Map<string, Bar>();
   for (const row of rows) {
-    const key = { agent: row.agent, role: row.kind, task: row.task, model: row.model }[by];
+    const task = row.task && taskKey(row.board, row.task);
+    const key = { agent: row.agent, role: row.kind, task, model: row.model }[by];
     let bar = bars.get(key);
     if (!bar) bars.set(key, (bar = emptyBar(key, row, by, legend.length, view)));
     if (unit === "tokens") tokensOf(row).forEach((tokens, index) => (bar.parts[index]! += tokens));
@@ -120,9 +121,8 @@ function emptyBar(key: string, row: CostRow, by: By, parts: number, view: RunVie
     return { ...bar, label: row.name, look: agentLook(view.state, row.agent), href: agentPath(view, row.agent) };
   }
   if (by === "task") {
-    const board = view.state.run.teams.find((team) => view.state.tasks.get(taskKey(team, key)));
-    const task = board ? view.state.tasks.get(taskKey(board, key)) : view.state.tasks.list.find((each) => each.id === key);
-    return { ...bar, label: key ? `#${key} ${task?.subject ?? ""}` : "no task" };
+    const board = view.state.run.teams.length > 1 ? `${row.board} ` : "";
+    return { ...bar, label: key ? `${board}#${row.task} ${view.state.tasks.get(key)?.subject ?? ""}` : "no task" };
   }
   return bar;
 }

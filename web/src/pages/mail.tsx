@@ -7,7 +7,7 @@ import { clock, oneLine, plural, seconds } from "../format";
 import { called, linesFor, peopleIn, wanted } from "../letters";
 import { Markdown } from "../markdown";
 import { Drawer } from "../drawer";
-import type { RunState } from "../store";
+import { letterKey, type RunState } from "../store";
 import type { LetterRow } from "../types";
 import { Windowed } from "../windowed";
 
@@ -27,25 +27,26 @@ export function MailPage() {
   const letters = useMemo(() => wanted(all, { words, who, messages: look === "messages" }), [all, words, who, look]);
   const chosen = state.letters.get(shown);
   const step = (by: number) => {
-    const next = letters[letters.findIndex((each) => each.id === shown) + by];
-    if (next) setShown(next.id);
+    const next = letters[letters.findIndex((each) => letterKey(each) === shown) + by];
+    if (next) setShown(letterKey(next));
   };
   if (!all.length) return <div class="page"><Empty title="No mail yet">What members of a team write to each other appears here.</Empty></div>;
   return (
     <div class="page page-mail">
       <header class="page-head">
-        <h2>Mail <span class="figures soft">{letters.length === all.length ? all.length : `${letters.length} of ${all.length}`}</span></h2>
+        <h2>Mail <span class="figures soft">{letters.length === state.lettersInAll ? letters.length : `${letters.length} of ${state.lettersInAll}`}</span></h2>
         <input type="search" value={words} placeholder="Search" aria-label="Search the mail" onInput={(event) => setWords(event.currentTarget.value)} />
         <select value={who} aria-label="Of or to" onChange={(event) => setWho(event.currentTarget.value)}>
           <option value="">everybody</option>
           {[...everybody.keys()].map((name) => <option key={name} value={name}>{name}</option>)}
         </select>
         <Choices label="Show" value={look} onChange={setLook} options={[["all", "All"], ["messages", "Messages"]]} />
+        {all.length < state.lettersInAll && <span class="soft">the oldest are left out here: shoal inbox shows them</span>}
       </header>
       <div class="beside">
         {!letters.length && <Empty title="No letter is like that" />}
         {letters.length > 0 && <Diagram letters={letters} shown={shown} onShow={setShown} onStep={step} />}
-        {chosen && <LetterDrawer key={chosen.id} letter={chosen} onClose={() => setShown("")} />}
+        {chosen && <LetterDrawer key={letterKey(chosen)} letter={chosen} onClose={() => setShown("")} />}
       </div>
     </div>
   );
@@ -54,7 +55,7 @@ export function MailPage() {
 function Diagram({ letters, shown, onShow, onStep }: {
   letters: readonly LetterRow[];
   shown: string;
-  onShow(id: string): void;
+  onShow(key: string): void;
   onStep(by: number): void;
 }) {
   const { state } = useRun();
@@ -73,14 +74,14 @@ function Diagram({ letters, shown, onShow, onStep }: {
         <div class="sequence-heads">
           {people.map((name) => <Head key={name} name={name} state={state} />)}
         </div>
-        <Windowed count={letters.length} height={ROW} keyOf={(index) => letters[index]!.id} label={plural(letters.length, "letter")}
+        <Windowed count={letters.length} height={ROW} keyOf={(index) => letterKey(letters[index]!)} label={plural(letters.length, "letter")}
           class="fill sequence-rows" follow show={shown || null}>
           {(index) => {
             const letter = letters[index]!;
             const named = lanes.has(called(letter.sender)) && lanes.has(called(letter.to));
             return (
               <Arrow letter={letter} from={laneOf(letter.sender)} to={laneOf(letter.to)} named={named} last={people.length - 1}
-                chosen={letter.id === shown} state={state} onShow={onShow} />
+                chosen={letterKey(letter) === shown} state={state} onShow={onShow} />
             );
           }}
         </Windowed>
@@ -103,7 +104,7 @@ function Arrow({ letter, from, to, named, last, chosen, state, onShow }: {
   last: number;
   chosen: boolean;
   state: RunState;
-  onShow(id: string): void;
+  onShow(key: string): void;
 }) {
   const look = tint(agentCalled(state, letter.sender)?.color ?? "");
   const kind = letter.kind === "message" ? "" : "letter-protocol";
@@ -113,7 +114,7 @@ function Arrow({ letter, from, to, named, last, chosen, state, onShow }: {
   const start = Math.max(0, Math.min(left, last - 2));
   return (
     <button type="button" class={`letter ${look.class} ${kind} ${chosen ? "letter-chosen" : ""}`} style={look.style} data-letter={letter.id}
-      aria-label={`${called(letter.sender)} to ${called(letter.to)}, ${clock(letter.posted)}: ${words}`} onClick={() => onShow(letter.id)}>
+      aria-label={`${called(letter.sender)} to ${called(letter.to)}, ${clock(letter.posted)}: ${words}`} onClick={() => onShow(letterKey(letter))}>
       <Time at={letter.posted} text={clock(letter.posted)} />
       <span class={`letter-line ${to < from ? "letter-back" : ""} ${letter.taken ? "" : "letter-waits"} ${to === from ? "letter-own" : ""}`}
         style={{ "--from": String(left), "--over": String(Math.abs(to - from)) }} />

@@ -11,7 +11,6 @@ import msgspec
 from shoal.app.demo.stage import DEADLINE
 from shoal.app.options import Options
 
-MEMBERS = ("ana", "ben", "cleo")
 KILLED = "cleo"
 """Whose process the demo kills."""
 CALLS_BEFORE = 3

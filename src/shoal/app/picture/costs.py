@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from msgspec import Struct
 
 from shoal.app.picture.rows import CostRow, SpendPoint
@@ -19,14 +21,19 @@ class Payer(Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    task: str
+    board: str = ""
+    task: str = ""
+
+
+_Key: TypeAlias = tuple[str, str, str, str]
+"""Agent, model, board and task."""
 
 
 class Costs:
     def __init__(self) -> None:
-        self.rows: Table[tuple[str, str, str], CostRow] = Table()
+        self.rows: Table[_Key, CostRow] = Table()
         self.points: Table[int, SpendPoint] = Table()
-        self._spent: dict[tuple[str, str, str], Spent] = {}
+        self._spent: dict[_Key, Spent] = {}
         self._span = FIRST_SPAN
         self.usd = 0.0
         self.tokens = 0
@@ -34,7 +41,7 @@ class Costs:
         self.unpriced = 0
 
     def enter(self, event: RequestSettled, payer: Payer, at: int, offset: int) -> None:
-        key = (event.agent, event.model, payer.task)
+        key = (event.agent, event.model, payer.board, payer.task)
         usd, unpriced = event.cost_usd or 0.0, int(event.cost_usd is None)
         spent = self._spent.get(key, Spent()) + Spent(
             requests=1, usage=event.usage, usd=usd, unpriced=unpriced
@@ -58,14 +65,15 @@ class Costs:
             self.points.put(start, SpendPoint(at=start, usd=point.usd, tokens=point.tokens), offset)
 
 
-def _row(key: tuple[str, str, str], payer: Payer, spent: Spent) -> CostRow:
-    agent, model, task = key
+def _row(key: _Key, payer: Payer, spent: Spent) -> CostRow:
+    agent, model, board, task = key
     usage = spent.usage
     return CostRow(
         agent=agent,
         name=payer.name,
         kind=payer.kind,
         model=model,
+        board=board,
         task=task,
         requests=spent.requests,
         input_tokens=usage.input_tokens,

@@ -4,20 +4,53 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from shoal.app.picture.bounded import Bounded
 from shoal.app.picture.rows import LetterRow
-from shoal.app.picture.table import Table
 from shoal.core.events import MailPosted, MailTaken
+from shoal.core.seen import Seen
 from shoal.wire.content import milliseconds
 
+MOST = 10_000
+"""Letters that are held; all are in the mailboxes."""
 
-class Letters(Table[str, LetterRow]):
+
+def letter_key(team: str, to: str, mail: str) -> str:
+    return f"{team}\n{to}\n{mail}"
+
+
+class Letters(Bounded[LetterRow]):
+    """By the inbox they are in: what other programs write may have the same identity in several."""
+
+    def __init__(self, most: int = MOST) -> None:
+        super().__init__(most)
+        self.unread = 0
+        """How many nobody has taken yet, held or not."""
+        self._gone_unread = Seen()
+        """Those that were let go of before they were taken."""
+
     def hear(self, event: MailPosted | MailTaken, at: int, offset: int) -> None:
-        known = self.get(event.mail)
-        if isinstance(event, MailTaken):
-            row = replace(known or _row(event, _posted(event, at)), taken=at)
+        key = letter_key(event.team, event.to, event.mail)
+        known, is_taken = self.get(key), isinstance(event, MailTaken)
+        if known is None and (self.was_let_go(key) or key in self._gone_unread):
+            if is_taken and not self.was_let_go(key):
+                self.unread -= 1
+                self._gone.update((key,))
+            return
+        before = known or _row(event, _posted(event, at) if isinstance(event, MailTaken) else at)
+        if is_taken:
+            self.unread -= known is not None and not known.taken
+            row = replace(before, taken=at)
         else:
-            row = _row(event, at) if known is None else replace(known, fyi=event.fyi)
-        self.put(event.mail, row, offset)
+            self.unread += known is None
+            row = replace(before, fyi=isinstance(event, MailPosted) and event.fyi)
+        self.keep(key, row, offset, settled=bool(row.taken))
+
+    def let_go(self, key: str) -> None:
+        if self.row(key).taken:
+            super().let_go(key)
+        else:
+            self._gone_unread.update((key,))
+            self.drop(key)
 
     def rows_since(self, offset: int) -> tuple[LetterRow, ...]:
         return tuple(self.row(key) for key in self.since(offset))

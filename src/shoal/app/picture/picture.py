@@ -11,9 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from shoal.app.picture.bounded import Bounded
 from shoal.app.picture.costs import Costs, Payer
 from shoal.app.picture.letters import Letters
-from shoal.app.picture.rows import AgentRow, Frame, NoteRow, QuestionRow, RunRow
+from shoal.app.picture.rows import AgentRow, Frame, NoteRow, QuestionRow, RunRow, TaskRow
 from shoal.app.picture.standing import Standing, Standings
 from shoal.app.picture.table import Table
 from shoal.app.picture.tasks import Tasks
@@ -40,8 +41,8 @@ from shoal.core.ids import LEAD, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
 from shoal.wire.journal import Recorded
 
-MOST_NOTES = 1_000
-"""The latest that are kept; all are in the journal."""
+MOST_NOTES = MOST_QUESTIONS = 1_000
+"""The latest that are held; all are in the journal. Of questions, those that are answered go first."""
 
 
 class Picture:
@@ -50,7 +51,7 @@ class Picture:
         self.standings = Standings()
         self.tasks = Tasks()
         self.letters = Letters()
-        self.questions: Table[str, QuestionRow] = Table()
+        self.questions: Bounded[QuestionRow] = Bounded(MOST_QUESTIONS)
         self.costs = Costs()
         self.notes: Table[int, NoteRow] = Table()
         self.offset = 0
@@ -110,6 +111,9 @@ class Picture:
             costs=_rows(self.costs.rows, offset),
             spend=_rows(self.costs.points, offset),
             notes=_rows(self.notes, offset),
+            letters_in_all=self.letters.in_all,
+            letters_unread=self.letters.unread,
+            questions_in_all=self.questions.in_all,
         )
 
     # What it is told
@@ -134,7 +138,7 @@ class Picture:
     def _withdraw_questions(self, offset: int) -> None:
         """Whoever asked is gone. What became of it may still be told, by the next process of the run."""
         for row in self.open_questions():
-            self.questions.put(row.id, replace(row, answered=self._at), offset)
+            self.questions.keep(row.id, replace(row, answered=self._at), offset, settled=True)
 
     def _agent_heard(self, event: Event, at: int, offset: int) -> None:
         if isinstance(event, SessionStarted | SessionEnded):
@@ -151,11 +155,12 @@ class Picture:
             case Asked(question=question):
                 name = self.name_of(event.agent)
                 row = QuestionRow(id=question.id, agent=event.agent, name=name, asked=at, question=question)
-                self.questions.put(question.id, row, offset)
+                self.questions.keep(question.id, row, offset, settled=False)
             case Answered(question=ident, answer=answer):
                 asked = self.questions.get(ident)
                 if asked is not None and asked.answer is None:
-                    self.questions.put(ident, replace(asked, answered=at, answer=answer), offset)
+                    row = replace(asked, answered=at, answer=answer)
+                    self.questions.keep(ident, row, offset, settled=True)
             case RequestSettled():
                 self._spent(event, at, offset)
             case _:
@@ -173,10 +178,12 @@ class Picture:
             self._agents.touch(parent, offset)
 
     def _spent(self, event: RequestSettled, at: int, offset: int) -> None:
-        name = self.name_of(event.agent)
-        kind = self._kind(self.standings.all[event.agent])
-        task = self.tasks.at_work(name)
-        self.costs.enter(event, Payer(name=name, kind=kind, task="" if task is None else task.id), at, offset)
+        standing, name = self.standings.all[event.agent], self.name_of(event.agent)
+        task = self._task_of(standing)
+        payer = Payer(name=name, kind=self._kind(standing))
+        if task is not None:
+            payer = replace(payer, board=task.board, task=task.id)
+        self.costs.enter(event, payer, at, offset)
         if task is not None:
             self.tasks.charge(task, event.cost_usd or 0.0, event.usage.total_tokens, offset)
 
@@ -239,7 +246,7 @@ class Picture:
 
     def _agent_row(self, standing: Standing) -> AgentRow:
         facts, name = standing.facts, self.name_of(standing.agent)
-        at_work = self.tasks.at_work(name)
+        at_work = self._task_of(standing)
         return AgentRow(
             id=standing.agent,
             name=name,
@@ -270,7 +277,15 @@ class Picture:
         """Those whose tasks hold up its own, and the agents it waits for."""
         jobs = self._jobs.get(standing.agent, ())
         waited = [each.who for each in jobs if each.live and not each.background]
-        return tuple(dict.fromkeys((*self.tasks.holding_up(name), *waited)))
+        return tuple(dict.fromkeys((*self.tasks.holding_up(name, _board_of(standing)), *waited)))
+
+    def _task_of(self, standing: Standing) -> TaskRow | None:
+        return self.tasks.at_work(self.name_of(standing.agent), _board_of(standing))
+
+
+def _board_of(standing: Standing) -> str:
+    """A teammate's name is its own on the board of its team alone; of others any board may tell."""
+    return "" if standing.facts is None else standing.facts.team
 
 
 def _begun(run: RunRow, event: SessionStarted, at: int) -> RunRow:

@@ -107,8 +107,9 @@ class CostRow(Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     model: str
+    board: str
     task: str
-    """Its number, or nothing for what belongs to none."""
+    """Its number on that board; nothing of both for what belongs to none."""
     requests: int
     input_tokens: int
     output_tokens: int
@@ -140,8 +141,9 @@ class NoteRow(Struct, frozen=True, kw_only=True):
 class Frame(Struct, frozen=True, kw_only=True):
     """All rows that changed between two places of the journal; a row replaces the one with its key.
 
-    The keys are: agents `id`, tasks `board` and `id`, letters `id`, questions `id`, costs `agent`, `model`
-    and `task`, spend `at`, notes `number`. A task whose status is `deleted` is to be taken away.
+    The keys are: agents `id`, tasks `board` and `id`, letters `team`, `to` and `id`, questions `id`, costs
+    `agent`, `model`, `board` and `task`, spend `at`, notes `number`. A task whose status is `deleted` is to
+    be taken away. Of letters, questions and notes the latest are told; the sums are of all.
     """
 
     since: int
@@ -159,3 +161,6 @@ class Frame(Struct, frozen=True, kw_only=True):
     costs: tuple[CostRow, ...] = ()
     spend: tuple[SpendPoint, ...] = ()
     notes: tuple[NoteRow, ...] = ()
+    letters_in_all: int = 0
+    letters_unread: int = 0
+    questions_in_all: int = 0

@@ -33,6 +33,8 @@ from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import Question
 from shoal.core.wording import one_line
 
+_MOST_NOTED = 1_000
+"""Notes of which it is known who noted them first."""
 State: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
 
 
@@ -166,6 +168,8 @@ class Standings:
             known.hear(event, at)  # those are about the team, whoever's journal they are in
         if isinstance(event, Noted):
             self._noted_by.setdefault(event.text, event.agent)
+            if len(self._noted_by) > _MOST_NOTED:
+                del self._noted_by[next(iter(self._noted_by))]
         if isinstance(event, SessionEnded | SessionStarted):
             self.lost()
         return known

@@ -51,6 +51,10 @@ class Table(Generic[_Key, _Row]):
     def row(self, key: _Key) -> _Row:
         return self._rows[key]
 
+    def first(self) -> _Key:
+        """The one that came first."""
+        return next(iter(self._rows))
+
     def drop(self, key: _Key) -> None:
         """It was so long ago that nobody is to be told."""
         del self._rows[key], self._changed[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,13 +16,17 @@ _MOVES = 64
 """The latest moves of a task that are kept."""
 
 
+_Key: TypeAlias = tuple[str, str]
+"""Board and number."""
+
+
 class Tasks:
     def __init__(self) -> None:
-        self._table: Table[tuple[str, str], TaskRow] = Table()
-        self._at_work: dict[str, TaskRow] = {}
-        """By owner."""
-        self._owned: dict[str, set[tuple[str, str]]] = {}
-        self._waiting: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._table: Table[_Key, TaskRow] = Table()
+        self._at_work: dict[str, dict[_Key, None]] = {}
+        """What each owner has in progress, in the order in which it was begun."""
+        self._owned: dict[str, set[_Key]] = {}
+        self._waiting: dict[_Key, set[_Key]] = {}
         """By the task that they wait for."""
 
     def __len__(self) -> int:
@@ -36,14 +41,15 @@ class Tasks:
     def since(self, offset: int) -> tuple[TaskRow, ...]:
         return tuple(self._table.row(key) for key in self._table.since(offset))
 
-    def at_work(self, owner: str) -> TaskRow | None:
-        """The task that the owner has in progress, the latest if several."""
-        return self._at_work.get(_called(owner))
+    def at_work(self, owner: str, board: str = "") -> TaskRow | None:
+        """The task that the owner has in progress, the latest if several; of one board, or of any."""
+        begun = reversed(self._at_work.get(_called(owner), {}))
+        return next((self._table.row(key) for key in begun if board in ("", key[0])), None)
 
-    def holding_up(self, owner: str) -> list[str]:
+    def holding_up(self, owner: str, board: str = "") -> list[str]:
         """The owners of what the owner's tasks wait for."""
         owner = _called(owner)
-        theirs = (self._table.row(key) for key in self._owned.get(owner, ()))
+        theirs = (self._table.row(key) for key in self._owned.get(owner, ()) if board in ("", key[0]))
         waiting = (row for row in theirs if row.status == "pending")
         others = {each.owner for row in waiting for each in self.open_blockers(row)} - {"", owner}
         return sorted("lead" if each == LEAD_NAME else each for each in others)
@@ -79,19 +85,17 @@ class Tasks:
     def charge(self, row: TaskRow, usd: float, tokens: int, offset: int) -> None:
         charged = replace(row, usd=row.usd + usd, tokens=row.tokens + tokens)
         self._table.put((row.board, row.id), charged, offset)
-        if (at_work := self._at_work.get(row.owner)) is not None and at_work.id == row.id:
-            self._at_work[row.owner] = charged
 
-    def _own(self, key: tuple[str, str], old: TaskRow | None, row: TaskRow) -> None:
+    def _own(self, key: _Key, old: TaskRow | None, row: TaskRow) -> None:
+        goes_on = row.status == "in_progress"
         if old is not None and old.owner:
             self._owned.get(old.owner, set()).discard(key)
-            at_work = self._at_work.get(old.owner)
-            if at_work is not None and (at_work.board, at_work.id) == key:
-                del self._at_work[old.owner]
+            if old.owner != row.owner or not goes_on:
+                self._at_work.get(old.owner, {}).pop(key, None)
         if row.owner and row.status != "deleted":
             self._owned.setdefault(row.owner, set()).add(key)
-            if row.status == "in_progress":
-                self._at_work[row.owner] = row
+            if goes_on:
+                self._at_work.setdefault(row.owner, {})[key] = None
 
 
 def _called(owner: str) -> str:

@@ -15,6 +15,7 @@ from shoal.core.events import AgentEnded, Notified, PermissionDenied, ShellEnded
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import Denied
 from shoal.core.wording import one_line, seconds
+from shoal.runs.roll import LEAD_NAMES
 from shoal.stores.files.journal import read_journal
 
 
@@ -86,7 +87,7 @@ def recipient_not_found(case: Case) -> Iterator[Fact]:
     rows = {row.name: row for row in picture.agents()}
     if not case.about:
         yield case.fact("who", "name whom you wrote to: --about NAME", state="none")
-    elif case.about in ("lead", "team-lead", LEAD):
+    elif case.about in LEAD_NAMES:
         yield case.fact("lead", "the lead is always there")
     else:
         yield _recipient(case, picture, rows)

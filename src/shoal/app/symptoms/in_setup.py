@@ -12,7 +12,7 @@ from shoal.app.settings import load_settings
 from shoal.app.skills import skills_for
 from shoal.app.symptoms.case import Case
 from shoal.core.definitions import Definition
-from shoal.core.errors import ShoalError, WorkspaceError
+from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted
 from shoal.core.skills import named_alike
 from shoal.core.worktrees import Standing
@@ -92,7 +92,7 @@ def fork_not_taken(case: Case) -> Iterator[Fact]:
     yield case.fact(
         "headless", "a run with -p never forks: nobody would see what multiplies there", state="none"
     )
-    coordinator = getattr(settings.own, "coordinator", False)
+    coordinator = settings.own.coordinator
     yield case.fact(
         "coordinator",
         "is on: a coordinator starts agents, and does not fork" if coordinator else "is off",
@@ -149,7 +149,7 @@ def worktree_not_cleaned(case: Case) -> Iterator[Fact]:
     try:
         worktrees = worktrees_of(case.cwd, home=case.home, environ=case.environ, clock=SystemClock())
         found = asyncio.run(worktrees.list())
-    except (WorkspaceError, ShoalError) as error:
+    except ShoalError as error:
         yield case.fact("repository", str(error), state="none")
         return
     for standing in found:

@@ -33,15 +33,15 @@ from shoal.stores.files.board_waiting import Waiters
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.leases import Lease, clear_dead
 from shoal.stores.files.record_locks import PATIENCE
+from shoal.stores.files.reporting import Report, unreported
 from shoal.stores.files.task_files import TaskFiles
+from shoal.stores.files.watch import UNTOLD
 from shoal.wire.tasks import TaskFile
 
 SWEEP = 5.0
 """Seconds between looks after the dead while somebody waits."""
 OFTEN = 0.5
 """Seconds for which a reader takes those for alive who just were."""
-UNTOLD = 0.05
-"""Seconds between looks where the system does not tell of changes."""
 
 
 class FileTaskBoard:
@@ -54,7 +54,7 @@ class FileTaskBoard:
         *,
         clock: Clock,
         ids: Ids,
-        report: Callable[[str], None] = lambda _: None,
+        report: Report = unreported,
         patience: float = PATIENCE,
         foreign_patience: float = FOREIGN_PATIENCE,
     ) -> None:

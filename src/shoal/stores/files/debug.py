@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,9 @@ class DebugLog:
         self.path = directory / f"{checked(session, directory)}.txt"
         self._clock = clock
         self._file = self.path.open("ab", buffering=0)
+        with suppress(OSError):  # a file system without locks
+            # Who removes old logs sees that this one is in use.
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         self.path.chmod(0o600)
         latest = directory / "latest"
         with suppress(OSError):

@@ -79,14 +79,6 @@ def _anew() -> None:
 os.register_at_fork(after_in_child=_anew)
 
 
-def try_flock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 async def flock(fd: int) -> None:
     """Wait for the lock. If the caller is cancelled the descriptor is closed, now or as soon as possible."""
     wait = _Wait(fd)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import make_private, unwritable
+from shoal.stores.files.places import make_private, unwritable, write_all
 from shoal.stores.files.renaming import exchange
 from shoal.stores.files.sharing import is_open_here_alone
 
@@ -42,6 +43,12 @@ class Directory:
         if fd >= 0:
             with suppress(OSError):
                 os.close(fd)
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def gone(self) -> bool:
@@ -103,14 +110,7 @@ class Directory:
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """In place: for files that nobody reads before they are moved to where they belong."""
         fd = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            write_all(fd, content)
-            if durable:
-                os.fdatasync(fd)
-        except OSError as error:
-            raise unwritable(self.path / name, error) from error
-        finally:
-            os.close(fd)
+        self._fill(fd, name, content, durable=durable)
 
     def write_again(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """As `write`, into the file that is there if nobody else has it open under any name, else a new one.
@@ -122,7 +122,10 @@ class Directory:
         if fd is None:
             self.remove(name)
             self.write(name, content, durable=durable)
-            return
+        else:
+            self._fill(fd, name, content, durable=durable)
+
+    def _fill(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
         try:
             write_all(fd, content)
             # Shortened only afterwards: a file cut to nothing is written out by ext4 as soon as it is closed.
@@ -185,6 +188,14 @@ class Directory:
             raise unwritable(self.path / new_name, error) from error
         return True
 
+    def keep_copy(self, name: str, wanted: str) -> str:
+        """A second name for the file that nothing else has: the wanted one, or with a number behind it."""
+        free, number = wanted, 1
+        while not self.link(name, free):
+            number += 1
+            free = f"{wanted}-{number}"
+        return free
+
     def create(self, name: str, content: bytes) -> bool:
         """As `replace`, but False and no change where the file exists: the first one stands."""
         temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
@@ -203,8 +214,20 @@ class Directory:
             raise unwritable(self.path / name, error) from error
         return True
 
+    def remove_tree(self, name: str, *, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Whether it is gone with all below it: what could not be removed, or had to wait, is still there.
+
+        A link is removed, and never followed. `go_on` is asked before each file.
+        """
+        return _removed(_plain(name), self.fd, go_on)
+
     def names(self) -> list[str]:
         return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
+
+    def is_directory(self, name: str) -> bool:
+        """A link to one is none."""
+        status = self.status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def status(self, name: str) -> os.stat_result | None:
         """Of the name itself, not of what a link points to."""
@@ -220,6 +243,31 @@ def refused(path: Path, error: OSError) -> StoreError:
     return unwritable(path, error)
 
 
+def _removed(name: str, above: int, go_on: Callable[[], bool]) -> bool:
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=above)
+    except FileNotFoundError:
+        return True
+    except OSError:  # a file or a link, or a directory that cannot be read
+        return go_on() and _done(os.unlink, name, above)
+    try:
+        # All of them, though one may have failed.
+        below = [_removed(each, fd, go_on) for each in os.listdir(fd)]  # noqa: PTH208 - a path has no handle
+    finally:
+        os.close(fd)
+    return all(below) and go_on() and _done(os.rmdir, name, above)
+
+
+def _done(act: Callable[..., None], name: str, above: int) -> bool:
+    try:
+        act(name, dir_fd=above)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def read_from(fd: int, offset: int) -> bytes:
     """Everything from the offset on."""
     parts = []
@@ -227,12 +275,6 @@ def read_from(fd: int, offset: int) -> bytes:
         parts.append(part)
         offset += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def write_all(fd: int, content: bytes) -> None:
-    written = os.write(fd, content)
-    while written < len(content):
-        written += os.write(fd, content[written:])
 
 
 def _plain(name: str) -> str:

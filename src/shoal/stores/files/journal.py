@@ -13,7 +13,8 @@ from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.events import AgentEnded, Journaled, SessionEnded, WorkKept
 from shoal.core.secrets import SHAPES_ALONE, Secrets
-from shoal.stores.files.places import append_line, make_private, unwritable
+from shoal.stores.files.places import make_private, unwritable, write_all
+from shoal.stores.files.reporting import Report, unreported
 from shoal.stores.files.watch import DirectoryWatch
 from shoal.wire.journal import Recorded, journal_line, read_event, rescued_event
 
@@ -60,7 +61,7 @@ class FileJournal:
         try:
             # Others write here too, so a part is not cut off: the next event then starts on a new line.
             self._torn = True
-            append_line(fd, line)
+            write_all(fd, line)
             self._torn = False
             if self._durable:
                 os.fdatasync(fd)
@@ -96,13 +97,7 @@ class FileJournal:
         return fd
 
 
-Report = Callable[[str], None]
-
-
-def _unreported(_: str) -> None: ...
-
-
-def read_journal(path: Path, offset: int = 0, *, report: Report = _unreported) -> Iterator[Recorded]:
+def read_journal(path: Path, offset: int = 0, *, report: Report = unreported) -> Iterator[Recorded]:
     """The events from `offset` on, up to the last whole line. `report` hears of lines that hold none."""
     try:
         file = path.open("rb")
@@ -141,7 +136,7 @@ async def follow_journal(
     offset: int = 0,
     *,
     alive: Callable[[], bool] = lambda: True,
-    report: Report = _unreported,
+    report: Report = unreported,
 ) -> AsyncIterator[Recorded]:
     """As `read_journal`, then what comes, until the run ended or `alive` says that nobody writes any more.
 

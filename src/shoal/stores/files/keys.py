@@ -16,15 +16,12 @@ _PLACE = ("shoal", "keys")
 
 def team_key(home: Path, team: TeamName) -> bytes:
     """The key of the team; made where there is none, and of two that are made at once the first stands."""
-    keys = inside(home, *_PLACE)
-    try:
+    with inside(home, *_PLACE) as keys:
         key = keys.read(team)
         if key is None:
             _make(keys, team)
             key = keys.read(team)
         _clear(keys, team)
-    finally:
-        keys.close()
     if key is None or len(key) != KEY_SIZE:
         path = home.joinpath(*_PLACE, team)
         raise StoreError(
@@ -40,11 +37,9 @@ def remove_key(home: Path, team: TeamName) -> None:
     keys = found_inside(home, *_PLACE)
     if keys is None:
         return
-    try:
+    with keys:
         keys.remove(team)
         _clear(keys, team)
-    finally:
-        keys.close()
 
 
 def _clear(keys: Directory, team: TeamName) -> None:

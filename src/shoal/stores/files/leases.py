@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from weakref import WeakSet
 
+from shoal.stores.files.flocks import is_flocked
 from shoal.stores.files.handles import Directory
 
 _LEASE = re.compile(r"[0-9a-f]{16}")
@@ -68,10 +69,8 @@ def is_alive(directory: Directory, lease: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that several who look at once do not take each other for the holder.
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        if is_flocked(fd):
+            return True
     finally:
         os.close(fd)
     directory.remove(lease)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from shoal.stores.files.handles import Directory, read_from, write_all
-from shoal.stores.files.places import unwritable
+from shoal.stores.files.handles import Directory, read_from
+from shoal.stores.files.places import unwritable, write_all
 
 _TAIL = 1 << 16
 
@@ -34,18 +34,24 @@ def append_lines(directory: Directory, name: str, lines: Sequence[bytes], *, dur
 def whole_size(fd: int) -> int:
     """The size after half a line at the end was cut off; its writer died before anybody was told of it."""
     size = os.fstat(fd).st_size
+    whole = end_of_whole_lines(fd, size)
+    if whole < size:
+        os.ftruncate(fd, whole)
+    return whole
+
+
+def end_of_whole_lines(fd: int, size: int) -> int:
+    """The size of the file without the half line that it may end with."""
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
         return size
     end = size
     while end > 0:
         start = max(0, end - _TAIL)
-        found = os.pread(fd, end - start, start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
-            break
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         end = start
-    os.ftruncate(fd, end)
-    return end
+    return 0
 
 
 def read_lines(directory: Directory, name: str, offset: int = 0) -> Iterator[bytes]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Container
+from collections.abc import Collection, Container
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,10 +31,10 @@ from shoal.stores.files.inbox_file import (
 from shoal.stores.files.lines import append_lines, read_lines
 from shoal.stores.files.overflow import Moving, Overflow
 from shoal.stores.files.record_locks import RecordLock
+from shoal.stores.files.reporting import Report
 from shoal.wire.foreign import Invalid
 from shoal.wire.mail import EMPTY, Entry, entry_bytes, read_entry
 
-Report: TypeAlias = Callable[[str], None]
 _EVERYTHING = 1 << 60
 _MOST_SHARED = 4_096
 """Posts that share one write."""
@@ -56,8 +55,7 @@ class MailPlaces(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, home: Directory, team: str) -> MailPlaces:
-        ours = home.within("shoal", "teams", team)
-        try:
+        with home.within("shoal", "teams", team) as ours:
             return cls(
                 inboxes=home.within("teams", team, "inboxes"),
                 staging=ours.within("staging"),
@@ -66,8 +64,6 @@ class MailPlaces(Struct, frozen=True, kw_only=True):
                 locks=ours.within("locks"),
                 foreign=ours.within("foreign"),
             )
-        finally:
-            ours.close()
 
     @property
     def gone(self) -> bool:
@@ -341,11 +337,7 @@ class Mailbox:
         return window
 
     def _set_aside(self, window: Window | Invalid) -> Window:
-        aside = f"{self._file}.corrupt-{self._clock.now()}"
-        number = 1
-        while not self._places.inboxes.link(self._file, aside):
-            number += 1
-            aside = f"{self._file}.corrupt-{self._clock.now()}-{number}"
+        aside = self._places.inboxes.keep_copy(self._file, f"{self._file}.corrupt-{self._clock.now()}")
         if isinstance(window, Invalid):
             reason = window.reason
             entries = rescued(self._places.inboxes.read(self._file) or b"").entries

@@ -12,17 +12,15 @@ from shoal.core.ids import Ids
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import AgentName, TeamName, agent_name, team_name
 from shoal.stores.files.handles import Directory
-from shoal.stores.files.mailbox import Mailbox, MailPlaces, Report
+from shoal.stores.files.mailbox import Mailbox, MailPlaces
 from shoal.stores.files.record_locks import PATIENCE
+from shoal.stores.files.reporting import Report, unreported
 from shoal.stores.files.watch import DirectoryWatch
 
 _LOOKED_AT = 64
 """Inboxes that are looked at in one go though nothing was told of them."""
 _REMEMBERED = 64
 """Inboxes whose content is kept in memory: of a large team most are idle."""
-
-
-def _unreported(_: str) -> None: ...
 
 
 class FileMailboxes:
@@ -35,7 +33,7 @@ class FileMailboxes:
         *,
         clock: Clock,
         ids: Ids,
-        report: Report = _unreported,
+        report: Report = unreported,
         patience: float = PATIENCE,
         durable: bool = False,
     ) -> None:
@@ -115,11 +113,8 @@ class FileMailboxes:
         if self._places is not None and self._places.gone:
             raise NoSuchTeam(f"The team {self._team} was deleted.")
         if self._places is None:
-            root = Directory.root(self._home)
-            try:
+            with Directory.root(self._home) as root:
                 self._places = MailPlaces.of(root, self._team)
-            finally:
-                root.close()
         if name not in self._boxes:
             self._boxes[name] = Mailbox(
                 self._places,

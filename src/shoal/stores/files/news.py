@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from typing import Any
+
+from shoal.stores.files.inotify import inotify_on
 
 _ROOM = 1 << 18
 
@@ -46,26 +47,15 @@ class News:
 
 def news_of(directory: int) -> News | None:
     """Of the open directory, from now on; None where the system tells nothing."""
-    if sys.platform != "linux":
+    inotify = inotify_on(f"/proc/self/fd/{directory}", _changes)
+    if inotify is None:
         return None
-    from inotify_simple import INotify, flags
+    from inotify_simple import flags
 
-    try:
-        inotify = INotify(nonblocking=True)
-    except OSError:
-        return None  # the user's limit of watches is reached
-    try:
-        # Not MODIFY: a program that writes in place is heard when it has finished.
-        inotify.add_watch(
-            f"/proc/self/fd/{directory}",
-            flags.CLOSE_WRITE
-            | flags.CREATE
-            | flags.MOVED_TO
-            | flags.MOVED_FROM
-            | flags.DELETE
-            | flags.ONLYDIR,
-        )
-    except OSError:
-        inotify.close()
-        return None
     return News(inotify, int(flags.Q_OVERFLOW | flags.IGNORED))
+
+
+def _changes(flags: Any) -> Any:
+    # Not MODIFY: a program that writes in place is heard when it has finished.
+    moved = flags.MOVED_TO | flags.MOVED_FROM
+    return flags.CLOSE_WRITE | flags.CREATE | moved | flags.DELETE | flags.ONLYDIR

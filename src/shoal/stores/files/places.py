@@ -75,11 +75,11 @@ def unwritable(path: Path, error: OSError) -> StoreError:
     )
 
 
-def append_line(fd: int, line: bytes) -> None:
+def write_all(fd: int, content: bytes) -> None:
     """In one write. Where the system takes only a part, the rest is tried: its error tells why."""
-    written = os.write(fd, line)
-    while written < len(line):
-        written += os.write(fd, line[written:])
+    written = os.write(fd, content)
+    while written < len(content):
+        written += os.write(fd, content[written:])
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -102,7 +102,7 @@ def create_new(path: Path, content: bytes) -> None:
     except OSError as error:
         raise unwritable(path, error) from error
     try:
-        append_line(fd, content)
+        write_all(fd, content)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise unwritable(path, error) from error

@@ -12,7 +12,8 @@ import time
 from types import TracebackType
 
 from shoal.core.errors import LockUnavailable, StoreError
-from shoal.stores.files.flock_queue import flock, try_flock
+from shoal.stores.files.flock_queue import flock
+from shoal.stores.files.flocks import try_flock
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 

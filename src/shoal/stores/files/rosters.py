@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
@@ -19,6 +17,7 @@ from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.keys import remove_key
 from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
+from shoal.stores.files.reporting import Report, unreported
 from shoal.wire.foreign import Invalid
 from shoal.wire.roster import TeamFile, read_team, team_bytes
 
@@ -41,7 +40,7 @@ class FileRosters:
         home: Path,
         *,
         clock: Clock,
-        report: Callable[[str], None] = lambda _: None,
+        report: Report = unreported,
         patience: float = PATIENCE,
     ) -> None:
         self._home = home
@@ -80,24 +79,18 @@ class FileRosters:
         directory = self._found(name)
         if directory is None:
             return None
-        try:
+        with directory:
             found = self._read(directory, name)
-            if found is None:
-                return None
             if isinstance(found, Invalid):
                 return await self._read_again(directory, name)
-        finally:
-            directory.close()
-        return found.team
+        return None if found is None else found.team
 
     async def list(self) -> Sequence[TeamName]:
         teams = found_inside(self._home, "teams")
         if teams is None:
             return ()
-        try:
+        with teams:
             names = [name for name in sorted(teams.names()) if _is_name(name)]
-        finally:
-            teams.close()
         return tuple(TeamName(name) for name in names if self._has_config(TeamName(name)))
 
     async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
@@ -172,12 +165,9 @@ class FileRosters:
     @asynccontextmanager
     async def _naming(self) -> AsyncIterator[None]:
         """Making and removing teams is done by one process at a time."""
-        directory = inside(self._home, "shoal")
-        try:
+        with inside(self._home, "shoal") as directory:
             async with OwnLock(directory, "teams.lock", patience=self._patience):
                 yield
-        finally:
-            directory.close()
 
     @asynccontextmanager
     async def _changing(self, team: TeamName) -> AsyncIterator[tuple[TeamFile, Callable[[Team], None]]]:
@@ -186,8 +176,7 @@ class FileRosters:
         directory = self._found(name)
         if directory is None:
             raise _no_such(team)
-        own = self._own(name).directory
-        try:
+        with directory, self._own(name) as own:
             async with self._lock(own, directory) as held:
                 file = self._under_lock(directory, name)
                 if file is None:
@@ -202,9 +191,6 @@ class FileRosters:
                     self._latest[name] = after
 
                 yield found, write
-        finally:
-            own.close()
-            directory.close()
 
     def _lock(self, own: Directory, directory: Directory) -> RecordLock:
         return RecordLock(own, "roster.lock", beside=directory, file=CONFIG, patience=self._patience)
@@ -221,9 +207,8 @@ class FileRosters:
         if found is None:
             return None
         if isinstance(found, Invalid):
-            aside = f"{CONFIG}.corrupt-{self._clock.now()}"
-            directory.move(CONFIG, directory, aside)
-            path = directory.path / aside
+            path = directory.path / directory.keep_copy(CONFIG, f"{CONFIG}.corrupt-{self._clock.now()}")
+            directory.remove(CONFIG)
             self._report(f"The roster of the team {name} is {found.reason}. It was set aside as {path}.")
             return None
         for rejected in found.rejected:
@@ -248,18 +233,11 @@ class FileRosters:
             os.close(own.open(_MAKING, os.O_WRONLY | os.O_CREAT))
         # What an earlier team of this name signed is none of this one's.
         remove_key(self._home, team.name)
-        for steps in (("teams", team.name, "inboxes"), ("tasks", team.name)):
-            inside(self._home, *steps).close()
-        tasks = inside(self._home, "tasks", team.name)
-        try:
+        inside(self._home, "teams", team.name, "inboxes").close()
+        with inside(self._home, "tasks", team.name) as tasks:
             os.close(tasks.open(".lock", os.O_WRONLY | os.O_CREAT))
-        finally:
-            tasks.close()
-        directory = inside(self._home, "teams", team.name)
-        try:
+        with inside(self._home, "teams", team.name) as directory:
             directory.replace(CONFIG, team_bytes(team))
-        finally:
-            directory.close()
         with self._own(team.name) as own:
             own.remove(_MAKING)
 
@@ -269,8 +247,8 @@ class FileRosters:
         for place in ("teams", "tasks"):
             directory = found_inside(self._home, place)
             if directory is not None:
-                names.update(directory.names())
-                directory.close()
+                with directory:
+                    names.update(directory.names())
         return names
 
     def _found(self, team: TeamName) -> Directory | None:
@@ -282,13 +260,11 @@ class FileRosters:
         directory = self._found(team)
         if directory is None:
             return False
-        try:
+        with directory:
             return directory.status(CONFIG) is not None
-        finally:
-            directory.close()
 
-    def _own(self, team: TeamName) -> _Opened:
-        return _Opened(inside(self._home, "shoal", "teams", team))
+    def _own(self, team: TeamName) -> Directory:
+        return inside(self._home, "shoal", "teams", team)
 
     def _is_deleting(self, team: TeamName) -> bool:
         return self._is_marked(team, _DELETING)
@@ -297,10 +273,8 @@ class FileRosters:
         own = found_inside(self._home, "shoal", "teams", team)
         if own is None:
             return False
-        try:
+        with own:
             return own.status(mark) is not None
-        finally:
-            own.close()
 
     def _count_spawn(self, team: Team) -> int:
         """How many were spawned before, also those that have left; the colours follow it."""
@@ -321,10 +295,8 @@ class FileRosters:
         teams = found_inside(self._home, "shoal", "teams")
         if teams is None:
             return
-        try:
+        with teams:
             names = [TeamName(name) for name in teams.names() if _is_name(name)]
-        finally:
-            teams.close()
         for name in names:
             half_made = self._is_marked(name, _MAKING) and not self._has_config(name)
             if half_made or self._is_deleting(name):
@@ -336,28 +308,8 @@ class FileRosters:
         for steps in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
             directory = found_inside(self._home, *steps)
             if directory is not None:
-                try:
-                    _remove_tree(directory, team)
-                finally:
-                    directory.close()
-
-
-class _Opened:
-    """A directory that is closed at the end of the block."""
-
-    def __init__(self, directory: Directory) -> None:
-        self.directory = directory
-
-    def __enter__(self) -> Directory:
-        return self.directory
-
-    def __exit__(self, *_: Any) -> None:
-        self.directory.close()
-
-
-def _remove_tree(directory: Directory, name: str) -> None:
-    """Relative to the handle, and never through a link."""
-    shutil.rmtree(name, dir_fd=directory.fd, ignore_errors=True)
+                with directory:
+                    directory.remove_tree(team)
 
 
 def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:

@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from shoal.core.entries import Said
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import EntryId, SessionId
-from shoal.core.messages import Message
-from shoal.core.usage import Usage
-from shoal.stores.conversation import Prompt, conversation
+from shoal.stores.conversation import Conversation, conversation
 from shoal.stores.files.places import project_directory, transcript_path, write_whole
 from shoal.stores.files.transcripts import is_whole
 from shoal.wire.content import dump, load
@@ -23,23 +21,13 @@ _GLANCE = 1 << 17
 """Bytes read of a transcript to tell what it is about."""
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class Loaded(Conversation, frozen=True, kw_only=True):
+    """A conversation, and where it was read."""
+
     session: SessionId
     path: Path
     cwd: str
     """The directory the session was last in; empty where the file does not say."""
-    messages: tuple[Message, ...]
-    last: EntryId | None
-    """What the next entry goes on after."""
-    interrupted: Message | None
-    """Results for calls that nobody answered. The caller appends it, as the first thing said."""
-    usage: Usage
-    turns: int
-    prompts: tuple[Prompt, ...]
-    model: str
-    delivered: frozenset[str]
-    answered: frozenset[str]
-    notes: tuple[str, ...]
 
 
 class Glance(Struct, frozen=True, kw_only=True):
@@ -56,21 +44,9 @@ def read_session(path: Path, agent: str = "", *, inherited: Sequence[Read] = ())
     """Of the session's own agent, or of one it started. Changes nothing: its session may be running."""
     lines, notes = _read(_content(path))
     talk = conversation(lines, agent, inherited=inherited)
-    return Loaded(
-        session=SessionId(path.stem),
-        path=path,
-        cwd=next((line.cwd for line in reversed(lines) if line.cwd), ""),
-        messages=talk.messages,
-        last=talk.last,
-        interrupted=talk.interrupted,
-        usage=talk.usage,
-        turns=talk.turns,
-        prompts=talk.prompts,
-        model=talk.model,
-        delivered=talk.delivered,
-        answered=talk.answered,
-        notes=(*notes, *talk.notes),
-    )
+    cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
+    told = structs.asdict(talk) | {"notes": (*notes, *talk.notes)}
+    return Loaded(session=SessionId(path.stem), path=path, cwd=cwd, **told)
 
 
 def lines_up_to(path: Path, entry: EntryId, agent: str = "") -> tuple[Read, ...]:
@@ -161,11 +137,7 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
     target = transcript_path(home, cwd, session)
     if target.exists():
         raise StoreError(f"There is already a session {session}: {target}.", path=target)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
-    write_whole(target, b"".join(_under(session, line) for line in content.split(b"\n")))
+    write_whole(target, b"".join(_under(session, line) for line in _content(path).split(b"\n")))
     return target
 
 

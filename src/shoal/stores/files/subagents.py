@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import LEAD, AgentId, EntryId
@@ -60,10 +60,12 @@ def remember_mode(transcript: Path, mode: str) -> None:
     """A permission mode that it was given for good: one that resumes has it too. Raises `StoreError`."""
     path = meta_path(transcript)
     try:
-        facts = _facts(path)
+        _facts(path)
+        # As it stands in the file: fields that only another program knows stay.
+        raw = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
-    write_whole(path, msgspec.json.encode(structs.replace(facts, mode=mode)))
+    write_whole(path, msgspec.json.encode({**raw, "mode": mode}))
 
 
 def subagent_path(directory: Path, agent: AgentId) -> Path:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from shoal.core.errors import StoreError
@@ -17,6 +17,7 @@ from shoal.stores.files.board_index import BoardIndex
 from shoal.stores.files.board_locks import slot_of
 from shoal.stores.files.handles import Directory, read_from
 from shoal.stores.files.news import News, news_of
+from shoal.stores.files.reporting import Report
 from shoal.wire.foreign import Invalid
 from shoal.wire.tasks import TaskFile, read_task, task_bytes
 
@@ -36,7 +37,7 @@ class TaskFiles:
     """Reading costs nothing while nothing changed: the kernel tells which files did. Where it does not, all
     are looked at, by their size, time and inode."""
 
-    def __init__(self, home: Path, name: str, report: Callable[[str], None]) -> None:
+    def __init__(self, home: Path, name: str, report: Report) -> None:
         self._home = home
         self._name = name
         self._report = report

@@ -9,7 +9,8 @@ from pathlib import Path
 from shoal.core.clock import iso
 from shoal.core.entries import Entry
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import append_line, open_below, unwritable
+from shoal.stores.files.lines import end_of_whole_lines
+from shoal.stores.files.places import open_below, unwritable, write_all
 from shoal.wire.content import load
 from shoal.wire.transcript import Lines
 
@@ -30,7 +31,7 @@ class FileTranscript:
         line = self._lines.line(entry)
         fd = self._open(entry.at) if self._fd is None else self._fd
         try:
-            append_line(fd, line)
+            write_all(fd, line)
             if self._durable:
                 os.fdatasync(fd)
         except OSError as error:
@@ -72,9 +73,9 @@ class FileTranscript:
 def _mend(fd: int, path: Path, at: int) -> int:
     """Let the file end with a whole line: its size then. Torn bytes move to a file beside it."""
     size = os.fstat(fd).st_size
-    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+    start = end_of_whole_lines(fd, size)
+    if start == size:
         return size
-    start = _start_of_last_line(fd, size)
     torn = os.pread(fd, size - start, start)
     if is_whole(torn):
         return size + os.write(fd, b"\n")
@@ -86,18 +87,6 @@ def _mend(fd: int, path: Path, at: int) -> int:
         os.close(beside)
     os.ftruncate(fd, start)
     return start
-
-
-def _start_of_last_line(fd: int, size: int) -> int:
-    step = 1 << 16
-    end = size
-    while end > 0:
-        start = max(0, end - step)
-        newline = os.pread(fd, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
 
 
 def is_whole(line: bytes) -> bool:

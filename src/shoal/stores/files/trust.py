@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.errors import StoreError
+from shoal.stores.files.flocks import flock_soon
 from shoal.stores.files.places import make_private, unwritable, write_whole
 from shoal.wire.trust import Said, said_in, with_said, without
 
@@ -68,22 +67,11 @@ class TrustFile:
         except OSError as error:
             raise unwritable(lock, error) from error
         try:
-            _take(fd, lock)
+            if not flock_soon(fd, tries=_TRIES, pause=_PAUSE):
+                raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
             yield
         finally:
             os.close(fd)
-
-
-def _take(fd: int, lock: Path) -> None:
-    for attempt in range(_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if attempt + 1 < _TRIES:
-                time.sleep(_PAUSE)
-        else:
-            return
-    raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
 
 
 def _key(project: Path) -> str:

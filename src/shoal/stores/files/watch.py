@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from shoal.stores.files.inotify import inotify_on
 
 SAFETY = 1.0
 """Seconds after which a watcher looks anyway: a notice can be lost, and network file systems send none."""
@@ -34,7 +35,7 @@ class DirectoryWatch:
         self._named = named
         self._anyway = anyway or changed
         self._loop = asyncio.get_running_loop()
-        self._inotify = _inotify(directory)
+        self._inotify = inotify_on(directory, _changes)
         self._pause = UNTOLD if self._inotify is None else SAFETY
         if self._inotify is not None:
             self._loop.add_reader(self._inotify.fileno(), self._told)
@@ -73,18 +74,5 @@ class DirectoryWatch:
             self._anyway()
 
 
-def _inotify(directory: Path) -> Any:
-    if sys.platform != "linux":
-        return None
-    from inotify_simple import INotify, flags  # type: ignore[import-untyped]
-
-    try:
-        inotify = INotify(nonblocking=True)
-    except OSError:
-        return None  # the user's limit of watches is reached
-    try:
-        inotify.add_watch(directory, flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE)
-    except OSError:
-        inotify.close()
-        return None
-    return inotify
+def _changes(flags: Any) -> Any:
+    return flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE

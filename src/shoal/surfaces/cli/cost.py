@@ -57,10 +57,13 @@ def _by_task(journal: Path) -> dict[str, Spent]:
     from shoal.stores.files.journal import read_journal
 
     picture = drawn(read_journal(journal))
-    subjects = {row.id: row.subject for row in picture.tasks.values()}
+    subjects = {(row.board, row.id): row.subject for row in picture.tasks.values()}
+    boards = {row.board for row in picture.costs.rows.values() if row.task}
     sums: dict[str, Spent] = {}
     for row in picture.costs.rows.values():
-        name = f"#{row.task} {subjects.get(row.task, '')}".rstrip() if row.task else ""
+        on_board = f"{row.board} " if len(boards) > 1 else ""
+        subject = subjects.get((row.board, row.task), "")
+        name = f"{on_board}#{row.task} {subject}".rstrip() if row.task else ""
         usage = Usage(
             input_tokens=row.input_tokens,
             output_tokens=row.output_tokens,

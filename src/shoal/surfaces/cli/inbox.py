@@ -11,7 +11,7 @@ from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import debug_option, json_option, print_json
 from shoal.surfaces.cli.record import PERSON, chosen_team, person, team_option, with_record
-from shoal.surfaces.terminal.paint import BOLD, CYAN, DIM, has_colours, painted
+from shoal.surfaces.terminal.paint import BOLD, DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
     from shoal.app.record import AgentsRecord
@@ -98,7 +98,7 @@ def send(*, agent: str, text: str, summary: str | None, sender: str, team: str |
 def _print(mail: Mail) -> None:
     colours = has_colours(sys.stdout)
     state = "" if mail.read else "  unread"
-    head = painted(clean(mail.sender), CYAN, colours=colours)
+    head = painted(clean(mail.sender), style_of(mail.color), colours=colours)
     summary = f"  {painted(clean(mail.summary), BOLD, colours=colours)}" if mail.summary else ""
     sys.stdout.write(f"{head}  {painted(clean(mail.timestamp) + state, DIM, colours=colours)}{summary}\n")
     for line in clean(mail.text).splitlines():

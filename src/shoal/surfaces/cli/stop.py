@@ -21,7 +21,8 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     """End the live run SESSION (the start of its id), or only AGENT in it.
 
     AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent but the lead. The run
-    goes on without it, and its lead is told.
+    goes on without it, and its lead is told. A run that does not answer is terminated, and killed where that
+    does not help; what it had written is kept, and it can be resumed.
     """
     import asyncio
 
@@ -48,12 +49,13 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 
 
 async def _stopped(run: Run, agent: str | None) -> tuple[str, list[Any]]:
+    from shoal.app.ending import end_run
     from shoal.app.watching import demand
-    from shoal.wire.control import Stop, StopAgents, StopTask
+    from shoal.wire.control import StopAgents, StopTask
 
     match agent:
         case None:
-            await demand(run, Stop())
+            await end_run(run)
             return run.session, ["lead"]
         case "all":
             return run.session, (await demand(run, StopAgents()))["stopped"]

@@ -177,7 +177,8 @@ class View:
 
         viewing = self._viewing
         try:
-            told = await demand(self._run, Send(to=viewing.agent, text=text))
+            # Waited for as long as it takes: said again, it would be heard twice.
+            told = await demand(self._run, Send(to=viewing.agent, text=text), patience=None)
         except ShoalError as error:
             viewing.note(f"It was not said: {one_line(str(error))}", RED)
             if self._prompt is not None:

@@ -245,6 +245,7 @@ class Dialogue(ABC):
         while not self._late:
             await self._idle.wait()
             await self.session.parts.queue.arrival(LEAD)
+            self.look_around()
             if self._idle.is_set():
                 self._start(self._woken_turn())
 

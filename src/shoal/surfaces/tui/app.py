@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.filter import LineFilter
@@ -174,6 +175,16 @@ class ShoalApp(App[None]):
         self._put_question()
 
     # Questions
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the person is in the middle of an answer."""
+        return self._answer is not None or any(isinstance(each, AnswerScreen) for each in self.screen_stack)
+
+    def pop_screen(self) -> AwaitComplete:
+        # With a question goes what held up whatever came meanwhile.
+        self.stir()
+        return super().pop_screen()
 
     def _put_question(self) -> None:
         """The oldest that the person has not put off, unless they are typing."""

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 class Line(Protocol):
     """Where a person types."""
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the person is in the middle of an answer."""
+        ...
+
     async def ask(self, label: str) -> str: ...
 
     def offer(self, text: str) -> None: ...
@@ -106,6 +111,10 @@ class OwnSeat(Dialogue):
         self.feed.close()
         assert self.outcome is not None
         return self.outcome
+
+    @property
+    def can_take_up(self) -> bool:
+        return super().can_take_up and not self._line.is_asking
 
     async def ask(self, label: str) -> str:
         return await self._line.ask(label)

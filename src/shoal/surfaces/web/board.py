@@ -8,9 +8,9 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.app.board_orders import PERSON, add_task, change_task
+from shoal.app.board_orders import add_task, change_task
 from shoal.app.watching import Run
-from shoal.core.names import AgentName, agent_name, name_from, task_id
+from shoal.core.names import PERSON, AgentName, agent_name, name_from, task_id
 from shoal.core.tasks import RANK, Change, Draft, Task
 from shoal.surfaces.web.replies import Refused, body_of, json_reply, word_in
 from shoal.surfaces.web.showing import Showing

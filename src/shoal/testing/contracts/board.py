@@ -191,6 +191,9 @@ async def metadata_is_merged_key_by_key_and_none_deletes_a_key(doors: Doors[Task
         assert after.metadata == {"a": 1, "b": {"y": 2}, "c": [3]}
         _, after = await board.update(task, Change(metadata={"a": None, "never": None}), by=ANN)
         assert after.metadata == {"b": {"y": 2}, "c": [3]}
+        empty = {"b": {}, "c": False, "d": 0, "e": ""}
+        _, after = await board.update(task, Change(metadata=empty), by=ANN)
+        assert after.metadata == empty
         assert await board.get(task) == after
 
 

@@ -27,6 +27,12 @@ async def the_lowest_number_that_waits_for_nothing_is_claimed_next(doors: Doors[
             assert claim.task is not None
             claimed.append(claim.task.id)
         assert claimed == ids[3:]
+        # What is somebody's already is nobody's next, not even its owner's.
+        assert await board.claim_next(by=BOB) is None
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(board.wait_claimable())
+            assert await still_waiting(waiting)
+            waiting.cancel()
 
 
 @RULES.shows("TSK-04")

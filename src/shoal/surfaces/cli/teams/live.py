@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,10 +164,11 @@ def _say_that_it_takes_time(whom: str) -> None:
 
 
 async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
+    from shoal.app.ending import end_run
     from shoal.app.watching import demand
     from shoal.core.errors import ShoalError
     from shoal.core.names import LEAD_NAME
-    from shoal.wire.control import ShutDown, Stop
+    from shoal.wire.control import ShutDown
 
     members = [each.name for each in team.members if each.name != LEAD_NAME]
     if not now and members:
@@ -178,8 +178,11 @@ async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
             # One that is gone already, or with its run, is what was wanted.
             if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):
                 raise outcome
-    with suppress(ShoalError):  # where nobody answers any more it is ending by itself
-        await demand(run, Stop())
+    try:
+        await end_run(run)
+    except ShoalError:
+        if run.is_live:
+            raise
     await _until_gone(run)
     return [*members, LEAD_NAME]
 
@@ -217,7 +220,8 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
         )
     _check_that_it_began(team, run)
     _go_where_it_worked(team)
-    return run_with(given, prompt=prompt, headless=prompt is not None, resume=run.session)
+    asked = given["model"] or _model_of(team, run)
+    return run_with({**given, "model": asked}, prompt=prompt, headless=prompt is not None, resume=run.session)
 
 
 def _check_that_it_began(team: Team, run: Run) -> None:
@@ -243,6 +247,17 @@ def _go_where_it_worked(team: Team) -> None:
         return
     tell(f"The team works in {cwd}.")
     os.chdir(cwd)
+
+
+def _model_of(team: Team, run: Run) -> str | None:
+    """The one that its lead was started with, where a flag named it."""
+    from shoal.app.watching import model_named
+    from shoal.surfaces.terminal.sentences import say as tell
+
+    name = model_named(run)
+    if name:
+        tell(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
+    return name or None
 
 
 resume = click.Command(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.app.board_orders import PERSON, add_task, change_task
+from shoal.app.board_orders import add_task, change_task
 from shoal.app.picture.rows import TaskRow
 from shoal.app.record import AgentsRecord
-from shoal.core.names import LEAD_NAME, agent_name, task_id
+from shoal.core.names import LEAD_NAME, PERSON, agent_name, task_id
 from shoal.core.tasks import RANK, Change, Draft, Task
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from shoal.app.picture.letters import letter_key
 from shoal.app.picture.mail_words import mail_words
 from shoal.app.picture.rows import Frame, LetterRow
 from shoal.core.names import LEAD_NAME, agent_name
@@ -46,9 +47,10 @@ class MailPanel(ListPanel):
         if not frame.letters and not anew:
             return
         for row in frame.letters:
-            anew = anew or row.id not in self._letters or self._only_unread
-            self._letters[row.id] = row
-            self.rows.touch(row.id)
+            key = letter_key(row.team, row.to, row.id)
+            anew = anew or key not in self._letters or self._only_unread
+            self._letters[key] = row
+            self.rows.touch(key)
             if (wide := self._between(row).cell_length) > self._widest:
                 self._widest = wide
                 self.rows.touch_all()
@@ -58,9 +60,12 @@ class MailPanel(ListPanel):
 
     def _arrange(self) -> None:
         follows = self.rows.at_end
-        shown = [row.id for row in self.picture.letters.values() if self._fits(row)]
+        held = {letter_key(row.team, row.to, row.id): row for row in self.picture.letters.values()}
+        # What the picture let go of is not held here either.
+        self._letters = {key: row for key, row in self._letters.items() if key in held}
+        shown = [key for key, row in held.items() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
-        if len(shown) > MOST:
+        if len(shown) > MOST or len(held) < self.picture.letters.in_all:
             self.rows.touch(_OLDER)
             entries.insert(0, Entry(_OLDER, chosen=False))
         self.rows.put_in_order(entries)
@@ -73,7 +78,9 @@ class MailPanel(ListPanel):
 
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _OLDER:
-            return [line((f"… {len(self._letters) - MOST} older letters: shoal inbox shows them", MUTED))]
+            all_of_them = not self._of and not self._only_unread
+            older = f"{self.picture.letters.in_all - MOST} " if all_of_them else ""
+            return [line((f"… {older}older letters: shoal inbox shows them", MUTED))]
         row = self._letters[str(key)]
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
@@ -94,8 +101,9 @@ class MailPanel(ListPanel):
         return owner_part(self.picture, name)
 
     def _tell_sums(self) -> None:
-        unread = sum(not row.taken for row in self._letters.values())
-        parts: list[Part] = [("Mail", "bold"), (f"  {many(len(self._letters), 'letter')}", MUTED)]
+        sums = self.picture.letters
+        unread = sums.unread
+        parts: list[Part] = [("Mail", "bold"), (f"  {many(sums.in_all, 'letter')}", MUTED)]
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._of:

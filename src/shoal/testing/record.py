@@ -1,4 +1,4 @@
-"""The record between agents kept in memory: for tests, and for sessions that leave nothing behind."""
+"""The record between agents kept in memory: what the contracts hold of files holds of it too."""
 
 from __future__ import annotations
 

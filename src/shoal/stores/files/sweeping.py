@@ -1,0 +1,172 @@
+"""Removing what is older than a person wants to keep: ended sessions, debug logs, snapshots of the shell.
+
+Only what is ours: other programs keep their own in the same home. Nothing of a session that runs, or that
+leads a team which still exists, is touched, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.errors import StoreError
+from shoal.core.ids import SessionId, is_uuid
+from shoal.core.names import TeamName
+from shoal.stores.files.below_home import found_inside
+from shoal.stores.files.flocks import try_flock
+from shoal.stores.files.handles import Directory
+from shoal.stores.files.locks import is_held
+from shoal.stores.files.old_sessions import OldSessions
+from shoal.stores.files.rosters import CONFIG
+from shoal.wire.foreign import Invalid
+from shoal.wire.roster import read_team
+
+YOUNG = 3600.0
+"""Seconds for which nothing is removed, however short things are kept: it may be just coming up."""
+_DAY = 24 * 3600.0
+_SNAPSHOT = re.compile(r"snapshot-(?:bash|zsh)-[0-9]+-[0-9a-f]{8}\.sh(\.part)?")
+_SNAPSHOT_END = b"# whole\n"
+_LOG_LINE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z \{"type":"')
+
+
+class Swept(Struct, frozen=True, kw_only=True):
+    sessions: tuple[SessionId, ...]
+    logs: int
+    snapshots: int
+    troubles: tuple[str, ...]
+    """What stood in the way, as sentences."""
+    finished: bool
+    """False where it was stopped before everything was looked at."""
+
+
+def sweep(home: Path, *, days: int, now: int, go_on: Callable[[], bool] = lambda: True) -> Swept:
+    """Remove what nobody has touched for so many days; `now` is in Unix milliseconds.
+
+    `go_on` is asked before each file that is removed. With 0 days all that has ended goes.
+    """
+    before = now / 1000 - max(days * _DAY, YOUNG)
+    troubles: list[str] = []
+
+    def counted(part: Callable[[], Iterator[str]]) -> list[str]:
+        gone: list[str] = []
+        try:
+            gone.extend(part())
+        except (StoreError, OSError) as error:
+            troubles.append(str(error))
+        return gone
+
+    files = _OldFiles(home, before, go_on)
+    sessions = counted(lambda: OldSessions(home, before, go_on, troubles.append).removed(_leading(home)))
+    logs, snapshots = counted(lambda: files.logs(_leading(home))), counted(files.snapshots)
+    return Swept(
+        sessions=tuple(map(SessionId, sessions)),
+        logs=len(logs),
+        snapshots=len(snapshots),
+        troubles=tuple(dict.fromkeys(troubles)),
+        finished=go_on(),
+    )
+
+
+def _leading(home: Path) -> set[str]:
+    """The sessions that lead a team which exists, and what the teams are called: a board may bear that name.
+
+    Raises `StoreError` where a roster cannot be read.
+    """
+    found: set[str] = set()
+    teams = found_inside(home, "teams")
+    if teams is None:
+        return found
+    with teams:
+        for name in teams.names():
+            content = _roster(teams, name)
+            roster = None if content is None else read_team(content, TeamName(name))
+            if isinstance(roster, Invalid):
+                told = f"No session is removed: the roster of team {name} cannot be read: {roster.reason}."
+                raise StoreError(told, path=teams.path / name)
+            if roster is not None:
+                found |= {name, roster.team.lead_session_id}
+    return found
+
+
+def _roster(teams: Directory, name: str) -> bytes | None:
+    team = teams.existing(name) if teams.is_directory(name) else None
+    if team is None:
+        return None
+    with team:
+        return team.read(CONFIG)
+
+
+class _OldFiles:
+    """Those that stand alone, whether their session is kept anywhere or not."""
+
+    def __init__(self, home: Path, before: float, go_on: Callable[[], bool]) -> None:
+        self._home = home
+        self._before = before
+        self._go_on = go_on
+
+    def logs(self, kept: set[str]) -> Iterator[str]:
+        """Debug logs, but for those of sessions that are `kept` or run."""
+        directory = found_inside(self._home, "debug")
+        if directory is None:
+            return
+        with directory:
+            for name in sorted(directory.names()):
+                session = name.removesuffix(".txt")
+                if session == name or not is_uuid(session) or session in kept:
+                    continue
+                if not is_held(self._home, SessionId(session)) and self._removed(directory, name, _is_log):
+                    yield name
+                    _forget_latest(directory, name)
+
+    def snapshots(self) -> Iterator[str]:
+        directory = found_inside(self._home, "shell-snapshots")
+        if directory is None:
+            return
+        with directory:
+            for name in sorted(directory.names()):
+                found = _SNAPSHOT.fullmatch(name)
+                if found is None:
+                    continue
+                if self._removed(directory, name, _is_half if found[1] else _is_snapshot):
+                    yield name
+
+    def _removed(self, directory: Directory, name: str, is_ours: Callable[[int], bool]) -> bool:
+        """Whether it was old, ours and held by nobody, and is gone."""
+        status = directory.status(name)
+        if status is None or status.st_mtime >= self._before or not self._go_on():
+            return False
+        try:
+            fd = directory.open(name, os.O_RDONLY)
+        except (FileNotFoundError, StoreError):
+            return False  # gone meanwhile; or a link, or a directory, and so none of ours
+        try:
+            return is_ours(fd) and try_flock(fd) and directory.remove(name)
+        finally:
+            os.close(fd)
+
+
+def _is_log(fd: int) -> bool:
+    return _LOG_LINE.match(os.pread(fd, 64, 0)) is not None
+
+
+def _is_snapshot(fd: int) -> bool:
+    size = os.fstat(fd).st_size
+    return os.pread(fd, len(_SNAPSHOT_END), max(0, size - len(_SNAPSHOT_END))) == _SNAPSHOT_END
+
+
+def _is_half(_: int) -> bool:
+    """Nobody but us calls a file so."""
+    return True
+
+
+def _forget_latest(directory: Directory, name: str) -> None:
+    """The link to the newest log, where it led to this one."""
+    try:
+        if os.readlink("latest", dir_fd=directory.fd) == name:
+            directory.remove("latest")
+    except OSError:
+        return

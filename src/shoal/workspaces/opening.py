@@ -1,0 +1,86 @@
+"""Files opened for a tool: plain ones alone, whole where they can be, and one process at a time to change."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import shown
+from shoal.workspaces.complaints import complaint
+
+LARGEST_WHOLE = 256 * 1024 * 1024
+"""Files above this are read in parts and not changed by tools."""
+_LOCK_TRIES, _LOCK_PAUSE = 50, 0.005
+
+
+def opened(real: Path) -> BinaryIO:
+    """A regular file, open; a pipe or a device, which could block for ever, is refused."""
+    try:
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    except OSError as error:
+        raise complaint("read", real, error) from None
+    kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a device, pipe or socket, not a file"
+    raise WorkspaceError(f"{shown(real)} is {kind}.")
+
+
+def opened_alone(real: Path) -> BinaryIO:
+    """As `opened`, while no other process of ours is about to replace it.
+
+    The lock is on the file that is to be replaced: it leaves nothing behind, and ends with its holder.
+    Another program may hold it for reasons of its own, so nobody waits long; `replace` looks once more.
+    """
+    patience = _LOCK_TRIES
+    while True:
+        file = opened(real)
+        taken = _try_lock(file)
+        if not patience or (taken and _is_at(real, file)):
+            return file
+        file.close()
+        patience -= 1
+        if not taken:
+            time.sleep(_LOCK_PAUSE)
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _is_at(real: Path, file: BinaryIO) -> bool:
+    """Whether the file is not replaced meanwhile."""
+    try:
+        return os.path.samestat(real.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def content_of(real: Path) -> tuple[bytes, os.stat_result]:
+    with opened(real) as file:
+        return whole(real, file)
+
+
+def whole(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_result]:
+    state = os.fstat(file.fileno())
+    if state.st_size > LARGEST_WHOLE:
+        raise WorkspaceError(
+            f"{shown(real)} has {state.st_size:,} bytes; "
+            f"files above {LARGEST_WHOLE:,} are not taken whole. Read parts of it, or use a command."
+        )
+    try:
+        return file.read(), state
+    except OSError as error:
+        raise complaint("read", real, error) from None
