@@ -132,6 +132,7 @@ def new(*, name: str, user: bool, description: str) -> int:
     """Write the file of a new agent, with every field explained, for you to change."""
     from shoal.app.settings import home_directory
     from shoal.surfaces.cli.agent_template import template
+    from shoal.surfaces.cli.new_files import write_new
     from shoal.wire.definitions import name_problem
 
     wrong = name_problem(name)
@@ -146,15 +147,6 @@ def new(*, name: str, user: bool, description: str) -> int:
     if before is not None:
         click.echo(f"There is another of that name ({_source(before)}): `shoal agents validate` says more.")
     return exits.OK
-
-
-def write_new(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.ClickException(f"{path} is there already, and is left as it is.") from None
 
 
 def _view(agents: str | None, settings: str | None) -> AgentsView:

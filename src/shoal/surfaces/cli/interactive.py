@@ -74,8 +74,7 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
 
     `prepare` gives the first prompt once the session is open.
     """
-    from shoal.app.watching import Run
-    from shoal.surfaces.cli.ps import standings_of
+    from shoal.app.watching import Run, standings_of
     from shoal.surfaces.terminal.sittings import say_farewell, sittings
 
     screen = screen_for(sys.stdout)

@@ -150,7 +150,7 @@ def new(*, name: str, user: bool, as_json: bool) -> int:
     """Write the file of a new template, with every field explained, for you to change."""
     from shoal.app.settings import home_directory
     from shoal.core.names import team_name
-    from shoal.surfaces.cli.agents import write_new
+    from shoal.surfaces.cli.new_files import write_new
 
     name = team_name(name)
     directory = home_directory() / "teams" if user else Path.cwd() / ".claude" / "teams"
