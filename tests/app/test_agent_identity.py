@@ -122,16 +122,19 @@ async def test_a_teammate_and_the_agent_it_starts_know_whose_work_it_is(tmp_path
         said = sum(message.role == "assistant" for message in request.messages)
         if request.messages[0].text == "Help ann.":
             return [use("Who"), "helped"][min(said, 1)]
-        return [use("TeamCreate", team_name="crew"), member("ann"), "wait"][min(said, 2)]
+        both = [member("ann"), member("bob", mode="plan")]
+        return [use("TeamCreate", team_name="crew"), both, "wait"][min(said, 2)]
 
     helper = use("Agent", "c1", description="helps", prompt="Help ann.")
-    model = troupe(lead=[lead], ann=[use("Who"), helper, "done"])
-    async with opened(tmp_path, model, tools=[who]) as session:
+    model = troupe(lead=[lead], ann=[use("Who"), helper, "done"], bob=[use("Who"), "done"])
+    async with opened(tmp_path, model, tools=[who], allowed_tools=["Who"]) as session:
         await all_turns(session, "Begin.")
     ann, whose = seen["ann"]
     assert whose is ann
     assert (ann.agent, ann.name, ann.team, ann.color) == ("ann@crew", "ann", "crew", "blue")
     assert (ann.is_teammate, ann.is_in_process, ann.is_lead, ann.plan_required) == (True, True, False, False)
+    bob, _ = seen["bob"]
+    assert (bob.color, bob.plan_required) == ("green", True)
     helping, whose = seen["general-purpose"]
     assert whose is ann
     assert (helping.team, helping.parent, helping.is_teammate) == ("crew", "ann@crew", False)

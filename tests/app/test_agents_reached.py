@@ -41,6 +41,10 @@ async def test_what_an_agent_says_and_does_can_be_read_from_its_file_while_it_wo
         (child,) = session.parts.crew.agents()
         runs = Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs"
         output = runs / session.id / "tasks" / f"{child.agent}.output"
+        # Of one that is waited for it is held back for a moment.
+        async with asyncio.timeout(10):
+            while not output.exists():
+                await asyncio.sleep(0.01)
         assert output.read_text() == "I look.\n· Gate\n"
         gate.opened.set()
         await turn

@@ -91,6 +91,12 @@ def test_they_come_from_flags_settings_and_the_home(tmp_path: Path) -> None:
     assert plugins.notes == ()
 
 
+def test_a_directory_of_plugins_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (home() / "plugins").write_text("not a directory")
+    (note,) = found(tmp_path).notes
+    assert note == f"{home() / 'plugins'}: it cannot be read: Not a directory"
+
+
 def test_of_two_with_one_name_the_first_is_used_and_the_other_named(tmp_path: Path) -> None:
     made(home() / "plugins/one")
     made(home() / "plugins/two")

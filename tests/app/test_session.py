@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 import shoal
+from cast import recorded
 from processes_in import processes_in
 from shoal.core.errors import (
     BudgetError,
@@ -22,12 +23,14 @@ from shoal.core.errors import (
     StoreError,
     Unauthorized,
 )
-from shoal.core.events import Event, FileChanged, Finished, ToolReturned
+from shoal.core.events import Answered, Event, FileChanged, Finished, ToolReturned
+from shoal.core.ids import LEAD
 from shoal.core.messages import Message, ToolResult, ToolUse, result_text
-from shoal.core.questions import Allowed
+from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
 from shoal.models.scripted import ScriptedModel
+from shoal.stores.files.questions import Questions
 from shoal.testing import FakeClock, chat_server
 
 
@@ -450,6 +453,23 @@ async def test_leaving_a_turn_early_ends_it(tmp_path: Path) -> None:
         await anext(turn)
         await turn.aclose()
         assert not session.busy
+
+
+@pytest.mark.spec("TRN-02", "USR-12")
+async def test_a_question_that_a_dead_run_left_open_is_withdrawn_when_the_session_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["noted"])) as first:
+        await finish(first, "go")
+    questions = Questions(home() / "shoal" / "runs" / first.id / "questions")
+    questions.put(
+        MayRun(id="q1", agent=LEAD, tool_use_id="c1", tool="Bash", input={"command": "make"}, reason="r")
+    )
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(["on"]), resume=first.id) as again:
+        assert questions.open() == ()
+        (answer,) = [event for event in recorded(again) if isinstance(event, Answered)]
+    assert answer.question == "q1"
+    assert isinstance(answer.answer, Denied)
 
 
 @pytest.mark.spec("PRM-02")

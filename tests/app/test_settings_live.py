@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -59,6 +60,14 @@ def test_a_changed_file_counts_from_the_next_look_on(watched: Watched) -> None:
     assert watched.notes == []
 
 
+@pytest.mark.spec("HOM-03")
+def test_a_change_of_the_same_size_and_the_same_time_counts_too(watched: Watched) -> None:
+    for tool in ("Read", "Edit"):
+        watched.write(tool)
+        os.utime(watched.file, (1_000_000, 1_000_000))
+        assert watched.denied() == [tool]
+
+
 def test_a_broken_change_is_told_once_and_the_last_good_values_stay(watched: Watched) -> None:
     watched.write("Bash(rm:*)")
     assert watched.denied() == ["Bash(rm:*)"]
@@ -76,6 +85,7 @@ def test_a_broken_change_is_told_once_and_the_last_good_values_stay(watched: Wat
     assert watched.denied() == []
 
 
+@pytest.mark.spec("PRM-02")
 def test_the_flags_of_the_run_stay_whatever_the_files_say(project: Path) -> None:
     live = LiveSettings(
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None

@@ -247,6 +247,12 @@ async def test_nothing_is_left_of_a_team_that_could_not_be_made_whole(tmp_path: 
         assert started.name == "second"
 
 
+def test_a_directory_of_templates_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    place = written(tmp_path / ".claude", "teams", "not a directory")
+    flaws = [str(each.flaw) for each in found_in(tmp_path).all if each.flaw is not None]
+    assert flaws == [f"{place}: it cannot be read: Not a directory"]
+
+
 def test_a_project_s_template_stands_before_the_person_s_and_that_before_the_shipped(tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)

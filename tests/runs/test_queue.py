@@ -56,7 +56,7 @@ def test_the_first_of_the_highest_priority_is_next_whatever_was_taken_before(ste
             queue.put(added)
             waiting.append(added)
         assert queue.size(LEAD) == sum(each.to == LEAD for each in waiting)
-    for agent in (LEAD, OTHER):
+    for agent in (OTHER, LEAD):
         its = [each for each in waiting if each.to == agent]
         assert drained(queue, agent) == sorted(its, key=lambda each: RANK[each.priority])
 

@@ -9,6 +9,9 @@ import pytest
 from parser_scene import parser_scene
 
 from cast import Gate, all_turns, use
+from shoal.app.picture.letters import Letters
+from shoal.core.events import MailPosted
+from shoal.core.ids import LEAD
 from shoal.surfaces.tui.panels import mail
 from shoal.surfaces.tui.panels.mail import MailPanel
 from troupe import last_words, member, opened, tell, troupe
@@ -72,6 +75,35 @@ async def test_of_very_many_letters_the_latest_are_listed(
         await pilot.pause()
         assert "15 older letters" in text_of(pilot.app)
         assert "letter 14." not in text_of(pilot.app)
+
+
+async def test_letters_that_the_picture_let_go_of_are_counted(
+    helm: DeadHelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "MOST", 10)
+    scene = Scene()
+    scene.picture.letters = Letters(most=15)
+    for number in range(25):
+        scene.letter("ada", "bob", f"letter {number}.")
+    panel = MailPanel(scene.picture, helm, clock=scene.clock)
+    async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:
+        for number in range(25, 40):
+            scene.letter("ada", "bob", f"letter {number}.", taken=number < 39)
+        panel.look()
+        await until(pilot, lambda: "40 letters  1 not read yet" in text_of(pilot.app))
+        await pilot.press("home")
+        await until(pilot, lambda: "30 older letters" in text_of(pilot.app))
+
+
+async def test_one_identity_in_two_inboxes_is_two_lines(helm: DeadHelm) -> None:
+    scene = Scene()
+    for to in ("ada", "bob"):
+        mail_to = {"team": "crew", "mail": "m", "sender": "eve", "to": to}
+        scene.happens(MailPosted(agent=LEAD, kind="message", preview="hello", **mail_to))
+    panel = MailPanel(scene.picture, helm, clock=scene.clock)
+    async with PanelsApp(panel).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "2 letters" in text_of(pilot.app))
+        assert text_of(pilot.app).count("hello") == 2
 
 
 async def test_a_letter_is_read_whole_from_the_inbox_else_its_beginning(

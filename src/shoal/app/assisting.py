@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from shoal.app.coordinating import need_background
 from shoal.app.options import Options
 from shoal.app.settings import Settings
-from shoal.core.errors import SettingsError
 
 
 def assists(options: Options, settings: Settings) -> bool:
     """Whether the session stays open. Raises `SettingsError` where its lead would not be free."""
     wanted = settings.own.assistant if options.assistant is None else options.assistant
-    if wanted and not settings.own.background_agents:
-        raise SettingsError(
-            "In assistant mode all agents run in the background, and the setting shoal.background_agents "
-            f"({settings.origin('shoal.background_agents')}) forbids that. Change one of them."
-        )
+    if wanted:
+        need_background(settings, "In assistant mode all agents run in the background")
     return wanted
 
 

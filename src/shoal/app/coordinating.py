@@ -21,12 +21,18 @@ COORDINATOR_TOOLS = frozenset(
 def coordinates(options: Options, settings: Settings) -> bool:
     """Whether the lead is a coordinator. Raises `SettingsError` where it could be none."""
     wanted = settings.own.coordinator if options.coordinator is None else options.coordinator
-    if wanted and not settings.own.background_agents:
+    if wanted:
+        need_background(settings, "A coordinator's agents all run in the background")
+    return wanted
+
+
+def need_background(settings: Settings, why: str) -> None:
+    """Raises `SettingsError` where agents may not run there."""
+    if not settings.own.background_agents:
         raise SettingsError(
-            "A coordinator's agents all run in the background, and the setting shoal.background_agents "
+            f"{why}, and the setting shoal.background_agents "
             f"({settings.origin('shoal.background_agents')}) forbids that. Change one of them."
         )
-    return wanted
 
 
 def tools_of_lead(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:

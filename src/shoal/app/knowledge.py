@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from shoal.app.definitions import Definitions
+from shoal.app.basis import Basis
 from shoal.app.instructions import Instructions, instructions_for
 from shoal.app.invoking import Invoking, Preloaded
-from shoal.app.plugins import Plugins
 from shoal.app.reach import Reach
-from shoal.app.settings import Settings
 from shoal.app.skill_news import News
 from shoal.app.skill_trust import SkillTrust
 from shoal.app.skills import Skills, skills_for
@@ -48,19 +46,17 @@ class Knowledge(Struct, kw_only=True):
         return (*self.skills.unusable(), *self.instructions.notes)
 
 
-def gathered(  # noqa: PLR0913 - all that a session knows is gathered here
-    settings: Settings,
-    definitions: Definitions,
+def gathered(
+    basis: Basis,
     reach: Reach,
     *,
-    plugins: Plugins,
     tools: Mapping[str, Tool],
     prompts: list[TypedPrompts],
     window: int,
     note: Callable[[str], None],
 ) -> Knowledge:
     """`reach` is the lead's; `window` is how many tokens its model takes."""
-    cwd = reach.workspace.root
+    settings, plugins, cwd = basis.settings, basis.plugins, reach.workspace.root
     skills = skills_for(cwd=cwd, home=settings.home)
     for space, place in plugins.skill_dirs():
         skills.add_plugin(space, skills=place)
@@ -75,7 +71,7 @@ def gathered(  # noqa: PLR0913 - all that a session knows is gathered here
     return Knowledge(
         skills=skills,
         invoking=Invoking(skills, trust, tools=tools, cwd=cwd, note=note),
-        news=News(definitions, skills),
+        news=News(basis.definitions, skills),
         instructions=told,
         prompts=prompts,
     )

@@ -15,7 +15,6 @@ from shoal.app.agent_trust import trusts_agent
 from shoal.app.mcp_files import configured
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
-from shoal.app.plugins import Plugins
 from shoal.app.settings import Settings
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
@@ -25,6 +24,7 @@ from shoal.stores.files.places import write_whole
 from shoal.tools.mcp.host import Host
 
 if TYPE_CHECKING:
+    from shoal.app.basis import Basis
     from shoal.app.reach import Reach
     from shoal.app.session import Session
 
@@ -88,15 +88,10 @@ def _wait(options: Options, settings: Settings) -> float:
 
 
 def session_servers(
-    options: Options,
-    settings: Settings,
-    reach: Reach,
-    directory: Path,
-    session: Session,
-    tools: dict[str, Tool],
-    plugins: Plugins,
+    basis: Basis, reach: Reach, directory: Path, session: Session, tools: dict[str, Tool]
 ) -> McpServers:
     """Raises `SettingsError` for a flag that cannot be used."""
+    options, settings = basis.options, basis.settings
     logs = directory / "mcp"
     if options.link is not None:
         # Of each process its own, for they write at the same time.
@@ -107,7 +102,7 @@ def session_servers(
             options.mcp_config,
             strict=options.strict_mcp_config,
             cwd=reach.workspace.root,
-            plugins=plugins.mcp_servers(),
+            plugins=basis.plugins.mcp_servers(),
         ),
         host_for(
             settings,

@@ -86,7 +86,8 @@ def plugins_for(settings: Settings, project: Path, given: Sequence[Path | str] =
     untrusted: list[Plugin] = []
     faults: list[Fault] = []
     widening: list[Widening] = []
-    for directory, offered, origin, counts in _named(settings, project, given):
+    home = settings.home / "plugins"
+    for directory, offered, origin, counts in (*_named(settings, project, given), *_in_home(home, faults)):
         found = read_plugin(directory, offered=offered, origin=origin)
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
             other = used[found.name]
@@ -124,10 +125,15 @@ def _named(settings: Settings, project: Path, given: Sequence[Path | str]) -> It
     for left in settings.left_out:
         if left.keys == ("shoal", "plugins"):
             yield from _listed(left.document, left.value, project, counts=False)
-    home = settings.home / "plugins"
+
+
+def _in_home(home: Path, faults: list[Fault]) -> Iterator[_Named]:
     try:
         entries = sorted(entry.name for entry in os.scandir(home))
-    except OSError:
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        faults.append(Fault(what=f"it cannot be read: {error.strerror}", path=home, plugin=home.name))
         return
     for name in entries:
         # Other programs keep other things there.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from shoal.app.basis import Basis
 from shoal.app.confines import sandbox
 from shoal.app.options import Options
 from shoal.app.permitting import session_permissions
 from shoal.app.session_record import Record
-from shoal.app.settings import Settings
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.events import FileChanged
 from shoal.core.filenames import shown
@@ -38,20 +38,14 @@ class Reach(Struct, frozen=True, kw_only=True):
     granted: tuple[Path, ...]
 
 
-async def reach_of(
-    options: Options,
-    settings: Settings,
-    cwd: Path,
-    record: Record,
-    session: Session,
-    leave: AsyncExitStack,
-) -> Reach:
+async def reach_of(basis: Basis, record: Record, session: Session, leave: AsyncExitStack) -> Reach:
+    options, settings = basis.options, basis.settings
     granted = (*options.add_dirs, *settings.standing.directories)
 
     def changed(turn: int, path: Path) -> None:
         session.emit(FileChanged(agent=LEAD, turn=turn, path=shown(path)))
 
-    workspace = LocalWorkspace(cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
+    workspace = LocalWorkspace(basis.cwd, granted=granted, checkpoints=record.checkpoints, changed=changed)
     desk = FileDesk(
         record.directory / "questions",
         clock=options.clock,

@@ -9,9 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 import shoal
-from shoal.app.history import History
-from shoal.app.options import Options
-from shoal.app.settings import Settings
+from shoal.app.basis import Basis
 from shoal.core.ports import Journal, Transcript
 from shoal.stores.files.journal import FileJournal
 from shoal.stores.files.transcripts import FileTranscript
@@ -27,9 +25,8 @@ class Record(Struct, frozen=True, kw_only=True):
     checkpoints: Checkpoints
 
 
-def open_record(
-    options: Options, settings: Settings, cwd: Path, history: History, leave: AsyncExitStack
-) -> Record:
+def open_record(basis: Basis, leave: AsyncExitStack) -> Record:
+    options, settings, history = basis.options, basis.settings, basis.history
     if not options.persist:
         directory = Path(leave.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
         return Record(
@@ -39,7 +36,7 @@ def open_record(
             checkpoints=Checkpoints(directory / "checkpoints"),
         )
     durable = settings.own.durable
-    lines = Lines(session=history.session, cwd=str(cwd), version=shoal.__version__)
+    lines = Lines(session=history.session, cwd=str(basis.cwd), version=shoal.__version__)
     transcript = FileTranscript(history.transcript, lines, durable=durable)
     leave.callback(transcript.close)
     journal = FileJournal(

@@ -68,9 +68,9 @@ async def share(basis: Basis, session: Session, leave: AsyncExitStack) -> Shared
     options, settings, ids = basis.options, basis.settings, basis.ids
     choose = chooser(basis, leave)
     model = await choose(options.model)
-    record = open_record(options, settings, basis.cwd, basis.history, leave)
+    record = open_record(basis, leave)
     identity = Identity(session=basis.history.session, name=options.name, team=options.team)
-    reach = await reach_of(options, settings, basis.cwd, record, session, leave)
+    reach = await reach_of(basis, record, session, leave)
     hooks = _hooks(basis, reach, session)
     between = _between_agents(basis, record, session, leave)
     plans = plans_in(settings, ids.branch())
@@ -84,9 +84,7 @@ async def share(basis: Basis, session: Session, leave: AsyncExitStack) -> Shared
     )
     nested = settings.own.team_depth > 1
     tools |= all_tools(reach.shells, between, own, acceptance.of_task, nested_teams=nested)
-    servers = await leave.enter_async_context(
-        session_servers(options, settings, reach, record.directory, session, tools, basis.plugins)
-    )
+    servers = await leave.enter_async_context(session_servers(basis, reach, record.directory, session, tools))
     reach.desk.listed = listed(settings, reach.workspace, tools, identity)
     return Shared(
         identity=identity,
@@ -102,7 +100,14 @@ async def share(basis: Basis, session: Session, leave: AsyncExitStack) -> Shared
         tools=tools,
         acceptance=acceptance,
         servers=servers,
-        knowledge=_knowledge(basis, model, reach, tools, servers, session),
+        knowledge=gathered(
+            basis,
+            reach,
+            tools=tools,
+            prompts=[ServedPrompts(servers)],
+            window=model.card.window,
+            note=session.note,
+        ),
         purse=_purse(basis, model, record, session),
         bounds=bounds_of(options, settings.own),
         housing=_housing(basis, record, reach, session, leave),
@@ -140,21 +145,6 @@ def _between_agents(basis: Basis, record: Record, session: Session, leave: Async
     )
     leave.push_async_callback(between.aclose)
     return between
-
-
-def _knowledge(
-    basis: Basis, model: Model, reach: Reach, tools: dict[str, Tool], servers: McpServers, session: Session
-) -> Knowledge:
-    return gathered(
-        basis.settings,
-        basis.definitions,
-        reach,
-        plugins=basis.plugins,
-        tools=tools,
-        prompts=[ServedPrompts(servers)],
-        window=model.card.window,
-        note=session.note,
-    )
 
 
 def _purse(basis: Basis, model: Model, record: Record, session: Session) -> Purse:

@@ -70,8 +70,7 @@ def templates_for(*, cwd: Path, home: Path) -> Templates:
     strongest: dict[str, Origin] = {}
     found: list[Found] = []
     for directory, kind in places:
-        for path in _files(directory):
-            each = read_file(path, kind)
+        for each in _found_in(directory, kind):
             first = strongest.setdefault(each.name, each.origin)
             found.append(replace(each, hidden_by=first if first is not each.origin else None))
     return Templates(found)
@@ -86,12 +85,17 @@ def read_file(path: Path, kind: SourceKind = "project") -> Found:
     return Found(name=template.name, origin=origin, template=template)
 
 
-def _files(directory: Path) -> list[Path]:
+def _found_in(directory: Path, kind: SourceKind) -> list[Found]:
     # In the home, the directories of running teams stand beside them.
     try:
-        return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    except OSError:
+        files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        origin = Origin(kind=kind, path=directory)
+        flaw = Flaw(what=f"it cannot be read: {error.strerror}", origin=origin)
+        return [Found(name=directory.name, origin=origin, flaw=flaw)]
+    return [read_file(path, kind) for path in files]
 
 
 def _text(path: Path, origin: Origin) -> str:
