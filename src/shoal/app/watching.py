@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock
 from shoal.core.errors import NoSuchSession, RunHangs, ShoalError, StoreError
 from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
@@ -214,3 +215,15 @@ class _Told:
         # The run's process may have died between writing an event and telling it.
         for recorded in islice(read_journal(run.journal, start), journaled):
             self.offset = recorded.next
+
+
+def standings_of(run: Run) -> Standings:
+    """Its agents, as its journal tells of them so far."""
+    # Asked first: what a run that ends meanwhile writes last is read.
+    live, standings = run.is_live, Standings()
+    for recorded in read_journal(run.journal):
+        if isinstance(recorded.event, Event):
+            standings.hear(recorded.event, recorded.at / 1000)
+    if not live:
+        standings.lost()
+    return standings
