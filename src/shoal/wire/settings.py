@@ -227,8 +227,9 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     """Variables for the processes that tools start; those of providers count in your own files alone."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
     """Days for which what has ended is kept: transcripts, journals and the other files of runs, debug logs,
-    snapshots of the shell. Older ones are removed when a session starts, once a day, but for what a team needs
-    that still exists; with 0 that is all that ended an hour ago or earlier. It counts in your own files alone."""
+    snapshots of the shell. Older ones are removed when a session starts, once a day, but for what a team
+    needs that still exists; with 0 that is all that ended an hour ago or earlier. It counts in your own files
+    alone."""
     hooks: Any = None
     """Programs that are told what agents do, by event."""
     disable_all_hooks: bool | None = None
