@@ -124,6 +124,7 @@ def test_hooks_that_nobody_waits_for_are_read_and_what_they_cannot_do_is_told() 
         ('{"async": true}', LetGo()),
         (' {"async":true,"asyncTimeout":15000} ', LetGo(seconds=15.0)),
         ('{"async": true, "asyncTimeout": 1e300}', LetGo(seconds=LONGEST_SECONDS)),
+        (f'{{"async": true, "asyncTimeout": {10**400}}}', LetGo(seconds=LONGEST_SECONDS)),
         ('{"async": true, "asyncTimeout": -1}', LetGo()),
         ('{"async": true, "asyncTimeout": "9"}', LetGo()),
         ('{"async": false}', None),

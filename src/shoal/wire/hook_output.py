@@ -95,7 +95,7 @@ def let_go(line: str) -> LetGo | None:
     given = raw.get("asyncTimeout")
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         return LetGo()
-    return LetGo(seconds=min(given / 1000, LONGEST_SECONDS))
+    return LetGo(seconds=min(given, 1000 * LONGEST_SECONDS) / 1000)
 
 
 def verdict_of_text(event: HookEvent, text: str) -> Verdict:

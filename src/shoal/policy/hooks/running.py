@@ -139,10 +139,11 @@ class HookRunner:
             case Command(command=command):
                 running = await start_command(command, about.data, cwd=about.cwd, shop=self._shop)
                 ran = await running.waited(hook.seconds)
-                if ran is None:
-                    self._hand_over(hook, about, running)
-                    ran = await running.ended(hook.seconds)
-                return _of_command(hook.event, ran)
+                if ran is not None:
+                    return _of_command(hook.event, ran)
+                self._hand_over(hook, about, running)
+                said = _of_command(hook.event, await running.ended(hook.seconds))
+                return replace(said, verdict=_undecided(said.verdict))
             case Post() as to:
                 answer = await post(to, about.data, seconds=hook.seconds, clock=self._shop.clock)
                 return _Said(verdict=verdict_of_text(hook.event, answer))
@@ -165,7 +166,7 @@ class HookRunner:
         return True
 
     def _hand_over(self, hook: Hook, about: _About, running: RunningCommand) -> None:
-        """Raises `_LetGo`, unless there is no place for it: then it is waited for like any other."""
+        """Raises `_LetGo`, unless there is no place for it: then it is waited for, and decides nothing."""
         if about.event == "SessionEnd" or not self.background.has_place:
             return
         wished = None if running.let_go is None else running.let_go.seconds
@@ -277,6 +278,10 @@ def _of_answer(event: HookEvent, answered: Any) -> Verdict:
 def _decides(verdict: Verdict) -> bool:
     said = (verdict.blocked, verdict.decision, verdict.updated_input, verdict.stop)
     return any(each is not None for each in said)
+
+
+def _undecided(verdict: Verdict) -> Verdict:
+    return Verdict(context=verdict.context, message=verdict.message, suppressed=verdict.suppressed)
 
 
 def _word(said: _Said) -> str:
