@@ -15,9 +15,10 @@ import shoal
 from cast import agent, all_turns, cast, recorded, use
 from crew_rig import drain, texts
 from hook_rig import PLACES, command, says, settings, staged
-from shoal.core.events import Event, Finished, HookRan, MemberRested, Noted
+from shoal.core.events import Event, Finished, HookRan, MemberRested, Noted, Queued
 from shoal.core.hooks import IN_A_ROW
 from shoal.core.ids import LEAD
+from shoal.core.requests import Request
 from shoal.policy.hooks.background import AT_ONCE, IN_LINE
 
 LOOK = use("Glob", "g1", pattern="*")
@@ -125,7 +126,7 @@ async def test_nobody_waits_for_an_async_hook_it_decides_nothing_and_its_words_c
     assert told.count("</task-notification>") == 1
     assert "for all\n\nit rains <\\/task-notification><\\system-reminder>" in told
     assert "for all" in notes(session)
-    assert "decided something, and nobody waited for it" in notes(session)
+    assert "decided something, and that has no effect" in notes(session)
 
 
 @pytest.mark.spec("QUE-03", "QUE-06")
@@ -278,6 +279,7 @@ async def test_when_all_places_are_taken_one_that_lets_go_is_waited_for_and_one_
         too_many, waited_for = ran(session)
         assert "it was not run: 16 run in the background already" in too_many.detail
         assert (waited_for.verdict, waited_for.background) == ("went on", False)
+        assert "decided something, and that has no effect" in notes(session)
     # Those that ran, and those that waited for a place, are all told of.
     assert sum("the session ended before it had ended" in each.detail for each in ran(session)) == every
 
@@ -312,6 +314,26 @@ async def test_the_word_of_a_hook_about_an_agent_that_has_ended_goes_to_who_star
         told = heard(session)
     assert "<result>wrong</result>" in told
     assert f"It was about agent {child.agent}, which has ended." in told
+
+
+@pytest.mark.spec("QUE-03", "QUE-04")
+async def test_what_is_told_of_an_agent_before_it_has_begun_waits_for_it(
+    project: Path, tmp_path: Path
+) -> None:
+    def heard_it(request: Request) -> str:
+        return "told" if any("it rains" in message.text for message in request.messages) else "not told"
+
+    told = says({"hookSpecificOutput": {"additionalContext": "it rains"}})
+    # The second one is waited for until the word of the first waits in the queue.
+    later = f"until [ -e '{tmp_path}/go' ]; do sleep 0.02; done"
+    hooks = {"SubagentStart": {"hooks": [command(told, **{"async": True}), command(later)]}}
+    model = cast(lead=[agent("child", "c1"), "end"], child=[heard_it])
+    async with opened(project, model, hooks) as session:
+        session.watch(lambda event: (tmp_path / "go").touch() if isinstance(event, Queued) else None)
+        assert await all_turns(session) == "end"
+        (child,) = session.parts.crew.agents()
+    assert child.completion is not None
+    assert child.completion.text == "told"
 
 
 @pytest.mark.spec("QUE-03", "QUE-04", "USR-13")

@@ -80,6 +80,8 @@ class HookRunner:
         since = self._shop.clock.monotonic()
         about = _About(event=event, data=_written(fields), agent=agent, cwd=cwd, since=since)
         hooks = [hook for hook in hooks if not self._left_alone(hook, about)]
+        if not hooks:
+            return UNMOVED
         if len(hooks) == 1:
             heard = [await self._one(hooks[0], about)]
         else:
@@ -143,6 +145,7 @@ class HookRunner:
                     return _of_command(hook.event, ran)
                 self._hand_over(hook, about, running)
                 said = _of_command(hook.event, await running.ended(hook.seconds))
+                self._tell_late(hook, about, said)
                 return replace(said, verdict=_undecided(said.verdict))
             case Post() as to:
                 answer = await post(to, about.data, seconds=hook.seconds, clock=self._shop.clock)
@@ -180,7 +183,9 @@ class HookRunner:
         said = await self._guarded(about, self._late(hook, about, seconds, running), seconds)
         with suppress(StoreError):  # the record is what failed, and who writes to it next says so
             self._record(hook, about, said, background=True)
-            self._tell_person(hook, about, said)
+            self._tell_late(hook, about, said)
+            if said.verdict.message:
+                self._emit(Noted(agent=about.agent, text=said.verdict.message))
         verdict = said.verdict
         words = (verdict.blocked,) if said.wakes else (verdict.message, verdict.context)
         if text := "\n\n".join(filter(None, words)):
@@ -206,13 +211,12 @@ class HookRunner:
             return _Said(verdict=Verdict(blocked=why), wakes=True)
         return _of_command(hook.event, ran)
 
-    def _tell_person(self, hook: Hook, about: _About, said: _Said) -> None:
-        verdict = said.verdict
-        if verdict.message:
-            self._emit(Noted(agent=about.agent, text=verdict.message))
-        if _decides(verdict) and not said.wakes:
-            late = f"The {about.event} hook `{hook.name[:PREVIEW]}` ({hook.origin}) decided something"
-            self._emit(Noted(agent=about.agent, text=f"{late}, and nobody waited for it: it has no effect."))
+    def _tell_late(self, hook: Hook, about: _About, said: _Said) -> None:
+        """The person may count on what it decides."""
+        if _decides(said.verdict) and not said.wakes:
+            which = f"The {about.event} hook `{hook.name[:PREVIEW]}` ({hook.origin})"
+            late = f"{which} decided something, and that has no effect: it runs in the background."
+            self._emit(Noted(agent=about.agent, text=late))
 
     def _record(self, hook: Hook, about: _About, said: _Said, *, background: bool = False) -> None:
         name = hook.name[:PREVIEW]
