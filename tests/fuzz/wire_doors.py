@@ -21,6 +21,7 @@ from shoal.wire import (
     hook_output,
     hooks,
     journal,
+    json_lines,
     mail,
     mcp,
     outpost,
@@ -140,7 +141,7 @@ def _document(data: bytes) -> settings.Document:
 
 def _settings_are_kept(document: settings.Document) -> None:
     list(settings.unknown_keys(document))
-    settings.lines_in(document.text, ("permissions", "allow"))
+    json_lines.lines_in(document.text, ("permissions", "allow"))
     once = settings.known_part(settings.merged([document]))
     assert settings.known_part(settings.merged([document, document])) == once
 
