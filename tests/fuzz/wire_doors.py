@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import BadDefinition, BadName, SettingsError
-from shoal.core.hooks import EVENTS
+from shoal.core.hooks import EVENTS, LONGEST_SECONDS
 from shoal.core.names import TaskId, TeamName
 from shoal.wire import (
     bodies,
@@ -107,6 +107,8 @@ def _body_is_kept(body: Any) -> None:
 
 def _verdicts(data: bytes) -> None:
     text = text_of(data)
+    wish = hook_output.let_go(text.partition("\n")[0])
+    assert wish is None or wish.seconds is None or 0 < wish.seconds <= LONGEST_SECONDS
     for event in EVENTS:
         try:
             hook_output.verdict_of_text(event, text)
