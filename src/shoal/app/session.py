@@ -26,6 +26,7 @@ from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
     Finished,
+    ItemMode,
     ModeChanged,
     Notified,
     Queued,
@@ -172,15 +173,18 @@ class Session(Voice):
 
     def steer(self, said: str | Message) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self._queue_up(user(said) if isinstance(said, str) else said, by="person")
+        self.queue_up(user(said) if isinstance(said, str) else said, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        self._queue_up(user(message_from(sender, text, summary=summary)), by="agent")
+        self.queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
-    def _queue_up(self, message: Message, *, by: Speaker) -> None:
-        item = Item(id=self._ids.short(), to=LEAD, content=message.content, by=by)
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text))
+    def queue_up(
+        self, message: Message, *, by: Speaker, mode: ItemMode = "prompt", identity: str = ""
+    ) -> None:
+        """Let something wait for the lead, on the record first; it wakes a lead at rest."""
+        item = Item(id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode)
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
         self.parts.queue.put(item)
 
     def unheard(self) -> tuple[Message, ...]:
@@ -304,6 +308,7 @@ class Session(Voice):
         if parts.interrupted is not None:
             self.agent.conversation.add(parts.interrupted, meta=True)
         parts.desk.withdraw_left_over()
+        self._exit.callback(parts.desk.late.close)
         self.notes.extend(parts.notes)
         await self.tell(
             SessionStarted(

@@ -107,8 +107,13 @@ class StreamInput:
             case Control() as control:
                 await self.obey(control)
             case Responded(id=question) as response:
-                if self._prompting is None or not self._prompting.answer(response):
+                if self._prompting is None:
                     say(f"line {said.number} of stdin answers {question!r}, which is not open")
+                    return
+                try:
+                    self._prompting.answer(response)
+                except ShoalError as error:
+                    say(f"line {said.number} of stdin answers {question!r}, which is not open: {error}")
             case BadLine() as error:
                 self.bad_lines += 1
                 say(f"line {said.number} of stdin is ignored: {error}")
