@@ -72,6 +72,8 @@ class Session(Voice):
         """Set when a program asked the run to end; surfaces end it."""
         self.cut_short: tuple[Glimpse, ...] = ()
         """Agents that were at work when the deadline passed."""
+        self.expects_people = options.attended
+        """Whether a person, or a program that drives the session, may still say something."""
         self.notes: list[str] = []
         """What a person should know about how the session came up."""
 
@@ -144,6 +146,7 @@ class Session(Voice):
         still say something, the end of the agents is not the end of waiting; for an assistant it never is.
         """
         crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
+        self.expects_people = self.expects_people or wait_for_people
         if wait_for_people and not stays and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
@@ -163,6 +166,11 @@ class Session(Voice):
     def _agents_work(self) -> bool:
         return self.parts.crew.working or self.parts.teams.working
 
+    @property
+    def may_be_woken(self) -> bool:
+        """Whether what comes from outside may start a turn: it shall not keep a run alive that is done."""
+        return self.expects_people or self.parts.assistant or self._agents_work
+
     async def _gather(self) -> None:
         """Let those that end about now be heard of in one turn."""
         queue, clock = self.parts.queue, self.agent.clock
@@ -180,12 +188,21 @@ class Session(Voice):
         self.queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
     def queue_up(
-        self, message: Message, *, by: Speaker, mode: ItemMode = "prompt", identity: str = ""
-    ) -> None:
-        """Let something wait for the lead, on the record first; it wakes a lead at rest."""
-        item = Item(id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode)
+        self,
+        message: Message,
+        *,
+        by: Speaker,
+        mode: ItemMode = "prompt",
+        identity: str = "",
+        wakes: bool = True,
+    ) -> str:
+        """Let something wait for the lead, on the record first; its identity."""
+        item = Item(
+            id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
+        )
         self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
         self.parts.queue.put(item)
+        return item.id
 
     def unheard(self) -> tuple[Message, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
@@ -199,6 +216,8 @@ class Session(Voice):
         if item.mode == "task-notification":
             self.emit(Notified(agent=item.to, completion=item.id))
         self.parts.teams.entered(item)
+        if self.parts.servers.channels is not None:
+            self.parts.servers.channels.entered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""

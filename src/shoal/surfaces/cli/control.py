@@ -35,6 +35,7 @@ class StreamInput:
         changed: Callable[[], None],
     ) -> None:
         self._session = session
+        self._session.expects_people = True
         self._prompting = prompting
         self._output = output
         self._waiting: deque[Message] = deque()
@@ -53,6 +54,7 @@ class StreamInput:
     def close(self) -> None:
         """No further prompt is taken."""
         self.closed = True
+        self._session.expects_people = False
         self._changed()
         if self._prompting is not None:
             self._prompting.hang_up()
