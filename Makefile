@@ -31,7 +31,7 @@ check: setup-test ## what CI runs: lint, format, types, layers, tests
 bench: setup-test ## Shoal beside a bare loop and other libraries, in one table (ARGS=--keep for docs/bench.md)
 	@$(VENV)/python -m bench $(ARGS)
 
-chaos: setup-test ## agents killed, stopped, without disk, clock or provider, for 9 minutes (ARGS="--seed 7")
+chaos: setup-test ## agents killed, hung, without disk, clock, provider or panes, for 9 minutes (ARGS="--seed 7")
 	@PYTHONPATH=src $(VENV)/python -m tests.chaos $(ARGS)
 
 load: setup-test ## 1,000 members at work for 10 minutes: memory, latency, lost mail (ARGS="--minutes 1")

@@ -1,6 +1,6 @@
-"""Many agents of one session, in a process of its own: `python -m bench.crowd --agents 1000 --rounds 5`.
+"""Many agents of one session, in a process of its own: `python -m bench.crowd at-once --agents 9 --rounds 5`.
 
-Prints the seconds of CPU and of the wall that their work took; `--idle` prints the bytes that each of them
+Prints the seconds of CPU and of the wall that their work took; with `idle` it is the bytes that each of them
 holds after its end.
 """
 

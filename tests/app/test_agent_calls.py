@@ -40,6 +40,17 @@ async def test_the_model_is_shown_only_what_does_something_here(
     assert properties["isolation"]["enum"] == ["worktree"]
 
 
+@pytest.mark.spec("AGT-02")
+async def test_a_session_without_forks_is_shown_none_after_one_that_had_them(tmp_path: Path) -> None:
+    described: list[str] = []
+    for forks in (True, False):
+        options = {"own": {"forks": forks}, "attended": True}
+        async with opened(tmp_path, cast(lead=["end"]), **options) as session:
+            schema = session.agent.tools["Agent"].schema.input_schema
+            described.append(schema["properties"]["subagent_type"]["description"])
+    assert ["fork" in each for each in described] == [True, False]
+
+
 @pytest.mark.spec("AGT-02", "AGT-15", "RUN-14")
 async def test_what_is_hidden_is_still_understood_even_where_it_is_not_quite_right(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,25 @@ async def test_a_lead_at_rest_hears_of_an_end_within_two_seconds_while_others_wo
         assert "quickly found" in str(session.agent.conversation.messages)
         assert [each.facts.description for each in session.parts.crew.at_work()] == ["slow"]
         slow.opened.set()
+
+
+@pytest.mark.spec("USR-24")
+async def test_an_acceptance_command_that_may_not_run_has_not_passed(tmp_path: Path) -> None:
+    careful = {"description": "d", "prompt": "p", "acceptance": "rm made.txt"}
+    accepted = {"acceptance": "rm made.txt"}
+    model = cast(
+        lead=[
+            agent("child", "c1", subagent_type="careful"),
+            use("TaskCreate", "t1", subject="s", description="d", metadata=accepted),
+            use("TaskUpdate", "t2", taskId="1", status="completed"),
+            "end",
+        ],
+        child=["done"],
+    )
+    settings = json.dumps({"permissions": {"deny": ["Bash(rm *)"]}})
+    async with opened(tmp_path, model, agents={"careful": careful}, settings=settings) as session:
+        await all_turns(session)
+        assert "is not completed: its acceptance command" in texts(session)[-1]
+    done = ends(session)["child"]
+    assert done.status == "failed"
+    assert done.evidence.acceptance.exit_code == 126

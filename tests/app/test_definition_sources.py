@@ -160,6 +160,7 @@ def same_size_and_time(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+@pytest.mark.spec("SKL-02")
 @pytest.mark.parametrize("long_ago", [True, False])
 @pytest.mark.parametrize("how", [change, replace, same_size_and_time])
 def test_a_changed_file_is_seen_at_the_next_question(

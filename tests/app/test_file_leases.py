@@ -50,7 +50,7 @@ async def test_a_file_that_an_agent_has_changed_is_its_own_until_it_ends(
             told,
         ],
     )
-    own = {"file_leases": ["src/**"] if leased else []}
+    own = {"file_leases": ["docs/**", "src/**"] if leased else []}
     async with opened(tmp_path, model, tools=[gate.tool, gate.until, gate.open], own=own) as session:
         async with asyncio.timeout(20):
             await drain(session.run("lead"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -159,7 +160,8 @@ async def test_a_fork_asks_the_person_where_its_parent_would(tmp_path: Path) -> 
     minds = Minds(forks_once(agent_call("c1", "write it")), fork)
     async with open_forking(tmp_path, minds.model) as session:
         (event,) = started([event async for event in session.run("go")])
-        question = await anext(session.parts.desk.incoming())
+        async with asyncio.timeout(30):
+            question = await anext(session.parts.desk.incoming())
         assert not (tmp_path / "b.txt").exists()
         session.parts.desk.answer(question.id, Allowed())
         await session.parts.crew.quiet()

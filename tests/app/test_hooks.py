@@ -20,6 +20,7 @@ from shoal.core.hooks import Verdict
 from shoal.core.messages import Message
 from shoal.core.questions import Denied
 from shoal.core.requests import Request
+from shoal.core.usage import ModelCard
 from shoal.models.scripted import ScriptedModel
 from shoal.testing import FakeClock
 
@@ -145,6 +146,7 @@ async def test_a_session_tells_its_start_and_end(project: Path, log: Log) -> Non
     ]
 
 
+@pytest.mark.spec("HOK-01")
 async def test_a_matcher_chooses_among_the_ways_a_session_starts(project: Path, log: Log) -> None:
     hooks = {"SessionStart": ("resume|compact", log.keeping("echo once more"))}
     model = Mind("one", "the summary", "two")
@@ -155,6 +157,30 @@ async def test_a_matcher_chooses_among_the_ways_a_session_starts(project: Path, 
         await drain(session.run("go on"))
     assert [told["source"] for told in log.lines()] == ["compact"]
     assert "once more" in heard(model)
+
+
+@pytest.mark.spec("HOK-01")
+async def test_a_compaction_for_which_there_is_need_is_told_and_cannot_be_blocked(
+    project: Path, log: Log
+) -> None:
+    def mind(request: Request) -> Any:
+        if "about to be replaced by a summary" in request.messages[-1].text:
+            return "a summary"
+        return "done" if "a summary" in request.messages[0].text else use("fill")
+
+    @shoal.tool(reads_only=True)
+    async def fill() -> str:
+        """Fill the conversation."""
+        return "word " * 40_000
+
+    small = ModelCard(id="small", provider="x", window=24_000, max_output=1_000)
+    hooks = {"PreCompact": ("auto", log.keeping("echo not now >&2; exit 2"))}
+    async with opened(project, ScriptedModel(mind, card=small), hooks, tools=[fill]) as session:
+        (*_, finished) = await drain(session.run("begin"))
+        assert isinstance(finished, Finished)
+        assert finished.text == "done"
+        assert "objects, but there is no room left: not now" in notes(session)
+    assert [told["trigger"] for told in log.lines()] == ["auto"]
 
 
 @pytest.mark.spec("HOK-01")
@@ -217,6 +243,23 @@ async def test_a_person_elsewhere_is_notified_of_a_question_that_waits_for_them(
         await asyncio.wait_for(reached.wait(), 10)
         session.parts.desk.answer(question.id, Denied(reason="no"))
         await drain(turn)
+
+
+@pytest.mark.spec("HOK-01")
+async def test_a_person_is_notified_of_what_an_agent_wants_to_know(project: Path) -> None:
+    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    options = [{"label": label, "description": "d"} for label in ("red", "blue")]
+    ask = use("AskUserQuestion", questions=[{"question": "Which?", "header": "Colour", "options": options}])
+    hooks = {"Notification": [("elicitation_dialog", told.put_nowait)]}
+    async with shoal.open(cwd=project, model=Mind(ask, "done"), attended=True, hooks=hooks) as session:
+        turn = session.run("begin")
+        async with asyncio.timeout(10):
+            question = await anext(session.parts.desk.incoming())
+            fields = await told.get()
+        session.parts.desk.answer(question.id, Denied(reason="no"))
+        await drain(turn)
+    assert fields["notification_type"] == "elicitation_dialog"
+    assert fields["message"] == "An agent has a question for you"
 
 
 @pytest.mark.spec("HOK-02")

@@ -265,7 +265,7 @@ async def test_what_a_person_says_to_a_teammate_can_be_erased_and_is_no_failure(
         assert "secret" not in str(stage.last["messages"])
 
 
-@pytest.mark.spec("USR-13", "HOK-03")
+@pytest.mark.spec("USR-13", "HOK-01", "HOK-03")
 @pytest.mark.parametrize("place", PLACES[1:])
 async def test_a_hook_adds_to_what_an_agent_starts_with(
     place: str, project: Path, monkeypatch: MP, log: Log

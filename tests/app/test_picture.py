@@ -29,6 +29,7 @@ from shoal.core.events import (
     MailPosted,
     MailTaken,
     MemberRested,
+    Noted,
     RequestSettled,
     SessionStarted,
     TaskChanged,
@@ -41,6 +42,7 @@ from shoal.core.requests import Request
 from shoal.core.tasks import RANK, Change, Draft
 from shoal.core.usage import Usage
 from shoal.stores.files.journal import read_journal
+from shoal.testing import FakeClock
 from shoal.wire.control import Interrupt
 from troupe import home, inbox, member, opened, tell, troupe
 
@@ -195,6 +197,24 @@ async def test_a_task_that_a_person_put_first_is_claimed_first(tmp_path: Path) -
         await board.update(claim.task.id, Change(status="completed"), by=AgentName("ann"))
     assert order == ["water", "dig", "sow"]
     await record.aclose()
+
+
+@pytest.mark.spec("USR-18")
+async def test_what_happens_is_in_a_frame_within_a_second(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path, troupe(lead=["Done."])) as session:
+        await all_turns(session, "Go.")
+        async with Followed(Run(session=session.id, home=home()), clock) as followed:
+            frames = followed.frames()
+            first = await anext(frames)
+            session.emit(Noted(agent=LEAD, text="Look here."))
+            async with asyncio.timeout(10):
+                while followed.picture.offset == first.offset:
+                    await asyncio.sleep(0.01)
+            coming = asyncio.ensure_future(anext(frames))
+            await clock.advance(1)
+            frame = await asyncio.wait_for(coming, 10)
+    assert [note.text for note in frame.notes] == ["Look here."]
 
 
 @pytest.mark.spec("USR-18", "LIF-02", "LIF-06", "MSG-02")

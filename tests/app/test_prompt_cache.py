@@ -210,9 +210,11 @@ async def test_a_side_question_reads_the_conversation_from_the_cache(
     ):
         await through(session, "look at it")
         assert await session.ask_aside("what is in it?") == "words"
+        assert await session.suggest() == "words"
         await session.compact()
-        _, prior, aside, summary = (usage for _, usage in used(session))
+        _, prior, aside, proposal, summary = (usage for _, usage in used(session))
     assert share(aside, prior) >= LEAST
+    assert share(proposal, prior) >= LEAST
     assert share(summary, prior) >= LEAST
 
 

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 import shoal
+from cast import agent, all_turns, use
 from shoal.core.events import Finished, MessageAdded, ToolReturned
 from shoal.core.messages import ToolUse, result_text
+from shoal.core.requests import Request
 from shoal.models.scripted import ScriptedModel
 from shoal.testing import messages_server
 from shoal.testing.clock import START, FakeClock
+from troupe import member, tell
 
 NEXT_YEAR = START + 365 * 24 * 3_600_000
+ANN = member("ann")
 
 
 def mind(project: Path) -> list[Any]:
@@ -79,3 +83,39 @@ async def test_a_seeded_session_draws_the_same_ids_live_again_and_replayed(
     replayed = await drawn(model=f"replay:{recording}")
     assert first == second == replayed
     assert len(first) == 2
+
+
+@pytest.mark.spec("USR-30")
+async def test_the_same_seed_gives_the_same_journal_and_transcripts_with_agents_and_teammates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    monkeypatch.setenv("SHOAL_HOME", str(home))
+    project.mkdir()
+    look = use("Glob", "g1", pattern="*")
+
+    def mind(request: Request) -> Any:
+        """Of the lead, of its agent, and of its teammate."""
+        who = "ann" if "You are ann" in request.system else request.messages[0].text.split()[0]
+        spoken = sum(message.role == "assistant" for message in request.messages)
+        part = {
+            "go": [agent("child looks", "c1"), use("TeamCreate", "c2", team_name="crew"), ANN, "wait", "end"],
+            "child": [look, "seen"],
+            "ann": [tell("team-lead", "I am here."), "that is all"],
+        }[who]
+        return part[min(spoken, len(part) - 1)]
+
+    async def played(name: str) -> dict[str, bytes]:
+        clock = FakeClock()
+        model = ScriptedModel(mind, clock=clock)
+        async with shoal.open(
+            cwd=project, model=model, skip_permissions=True, seed=42, clock=clock
+        ) as session:
+            await all_turns(session, "go")
+        kept = home.rename(tmp_path / name)
+        files = [*kept.glob("projects/**/*.jsonl"), *kept.glob("shoal/runs/*/journal.jsonl")]
+        return {str(path.relative_to(kept)): path.read_bytes() for path in files}
+
+    first, second = await played("first"), await played("second")
+    assert len(first) == 4
+    assert first == second

@@ -489,3 +489,16 @@ async def test_what_a_person_changes_in_a_call_is_held_to_the_rules_that_forbid(
     assert returned.result.is_error
     assert "Bash(rm:*)" in result_text(returned.result)
     assert (tmp_path / "keep.txt").exists()
+
+
+@pytest.mark.spec("FRK-07")
+async def test_what_a_person_may_want_to_say_next_is_asked_for_and_left_no_trace_of(tmp_path: Path) -> None:
+    model = ScriptedModel(["nine", "  now count\nthe cranes ", "NONE."])
+    async with shoal.open(cwd=tmp_path, model=model) as session:
+        assert await session.suggest() == ""
+        await finish(session, "count the berths")
+        before = list(session.agent.conversation.messages)
+        assert await session.suggest() == "now count the cranes"
+        assert await session.suggest() == ""
+        assert session.agent.conversation.messages == before
+    assert "cranes" not in json.dumps(transcript_lines(session.id))

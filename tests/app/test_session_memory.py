@@ -25,12 +25,14 @@ class Mind:
     def __init__(self, notes: Any = "- the person wants tea") -> None:
         self.notes = notes
         self.asked_to_note: list[str] = []
+        self.noting: list[Request] = []
         self.seen: list[Request] = []
 
     def __call__(self, request: Request) -> Any:
         last = request.messages[-1].text
         if "You keep notes about this session" in last:
             self.asked_to_note.append(last)
+            self.noting.append(request)
             if isinstance(self.notes, Exception):
                 raise self.notes
             return self.notes
@@ -55,11 +57,14 @@ async def test_a_compaction_brings_them_up_to_date_and_goes_on_with_them(tmp_pat
     mind = Mind()
     async with opened(tmp_path, mind) as session:
         await all_turns(session, "make tea")
-        before = len(session.agent.conversation.messages)
+        before = list(session.agent.conversation.messages)
         await session.compact()
+        # From where the agent stands, so that a cache holds all but the directive.
+        assert list(mind.noting[0].messages[:-1]) == before
+        assert (mind.noting[0].system, mind.noting[0].tools) == (mind.seen[0].system, mind.seen[0].tools)
         kept = Path(os.environ["SHOAL_HOME"]) / "shoal/runs" / session.id / "memory.md"
         assert kept.read_text() == "- the person wants tea\n"
-        assert before > 1
+        assert len(before) > 1
         (opening,) = session.agent.conversation.messages
         assert "a summary" in opening.text
         assert "- the person wants tea" in opening.text

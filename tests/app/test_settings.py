@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from shoal.app.settings import load_settings
 from shoal.app.trust import answer
 from shoal.core.errors import SettingsError
-from shoal.wire.settings import Own, line_of
+from shoal.wire.json_lines import line_of
+from shoal.wire.settings import Own
 
 
 @pytest.fixture

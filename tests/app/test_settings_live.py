@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def test_a_changed_file_counts_from_the_next_look_on(watched: Watched) -> None:
     watched.file.unlink()
     assert watched.denied() == []
     assert watched.notes == []
+
+
+@pytest.mark.spec("HOM-03")
+def test_a_change_of_the_same_size_and_the_same_time_counts_too(watched: Watched) -> None:
+    for tool in ("Read", "Edit"):
+        watched.write(tool)
+        os.utime(watched.file, (1_000_000, 1_000_000))
+        assert watched.denied() == [tool]
 
 
 def test_a_broken_change_is_told_once_and_the_last_good_values_stay(watched: Watched) -> None:

@@ -17,12 +17,9 @@ from shoal.core.messages import ToolUse
 from shoal.models.scripted import ScriptedModel
 from shoal.stores.files.sessions import list_sessions
 from shoal.stores.files.watch import DirectoryWatch
+from troupe import home
 
 DAY = 86_400
-
-
-def home() -> Path:
-    return Path(os.environ["SHOAL_HOME"])
 
 
 async def ended_session(project: Path, *, days_ago: float, **how: Any) -> str:
@@ -36,6 +33,7 @@ async def ended_session(project: Path, *, days_ago: float, **how: Any) -> str:
     async with shoal.open(cwd=project, model=ScriptedModel(mind), **options) as session:
         async for _ in session.run("go"):
             pass
+    (home() / "shoal" / "swept").unlink(missing_ok=True)
     then = time.time() - days_ago * DAY
     for path in home().rglob("*"):
         if session.id in str(path):
@@ -115,3 +113,26 @@ async def test_a_home_that_cannot_be_swept_ends_no_session(tmp_path: Path) -> No
         assert "teams" in await tidied(session)
         async for _ in session.run("go"):
             pass
+
+
+async def test_it_is_looked_once_a_day_and_at_0_days_always(tmp_path: Path) -> None:
+    def opened(days: int) -> Session:
+        settings = json.dumps({"cleanupPeriodDays": days})
+        return shoal.open(cwd=tmp_path, model=ScriptedModel([]), debug=True, settings=settings)
+
+    first = await ended_session(tmp_path, days_ago=31)
+    async with opened(30) as session:
+        assert first in await tidied(session)
+    mark = home() / "shoal" / "swept"
+    second = await ended_session(tmp_path, days_ago=31)
+    mark.touch()
+    async with opened(30):
+        pass
+    assert left_of(second)
+    os.utime(mark, (time.time() - DAY - 60,) * 2)
+    async with opened(30) as session:
+        assert second in await tidied(session)
+    third = await ended_session(tmp_path, days_ago=1)
+    mark.touch()
+    async with opened(0) as session:
+        assert third in await tidied(session)

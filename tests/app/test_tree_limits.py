@@ -54,3 +54,18 @@ async def test_a_call_for_more_agents_than_may_be_fails_and_says_why(
     refused = [result_text(answer) for answer in answers if answer.is_error]
     assert len(refused) == 3
     assert all("The agent was not started" in each and sentence in each for each in refused), refused
+
+
+@pytest.mark.spec("USR-19")
+async def test_an_agent_whose_model_has_no_price_is_not_started_under_a_budget_in_dollars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    model = cast(lead=[agent("child", "c1", model="openai:mine:1b"), "end"])
+    async with opened(tmp_path, model, max_budget_usd=1.0) as session:
+        await all_turns(session)
+        (answer,) = results(session.agent.conversation.messages)
+    assert answer.is_error
+    assert "A budget of $1 cannot be kept: the price of mine:1b is not known." in result_text(answer)
+    assert starts(session) == []

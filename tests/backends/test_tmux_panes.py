@@ -253,6 +253,7 @@ async def test_outside_tmux_panes_are_in_a_session_of_their_own_to_attach_to(
     assert tmux("list-panes", "-a", check=False) == ""
 
 
+@pytest.mark.spec("USR-29")
 async def test_words_reach_the_program_as_they_are(tmux: TmuxServer, tmp_path: Path) -> None:
     words = ("a b", "$HOME", "#{pane_id}", '"', "'", "\\", "~", ";", "new\nline", "é", "")
     out = tmp_path / "out"

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from tests.chaos import completions, endings, rounds
@@ -47,9 +48,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=540, help="after which nothing more is begun")
     parser.add_argument("--seed", type=int, help="of the first round; without it one is thrown and printed")
     parser.add_argument("--rounds", type=int, help="of teams and sub-agents; members in each state to end")
-    parser.add_argument("--trouble", choices=list(TROUBLES), help="of the rounds; all in turn without it")
-    parser.add_argument("--work", choices=list(WORKS), help="of the rounds")
-    parser.add_argument("--backend", choices=rounds.BACKENDS, help="where teammates run")
+    many: dict[str, Any] = {"action": "append"}
+    parser.add_argument("--trouble", choices=list(TROUBLES), **many, help="of the rounds; all without it")
+    parser.add_argument("--work", choices=list(WORKS), **many, help="of the rounds")
+    parser.add_argument("--backend", choices=rounds.BACKENDS, **many, help="where teammates run")
     parser.add_argument("--keep", type=Path, help="where the rounds take place, and their files stay")
     parser.add_argument("--processes", type=int, default=50, help="on one record")
     parser.add_argument("--operations", type=int, default=1_000, help="of each such process")
@@ -78,7 +80,7 @@ def everything(place: Path, given: argparse.Namespace) -> list[Row]:
     rows = [
         *recorded(place / "records", SMALL),
         *ended(place / "ends", agents=200, kills=20),
-        *shut_down(place / "endings", 10, given.backend or "in-process"),
+        *shut_down(place / "endings", 10, given),
     ]
     given.seconds = until - time.monotonic()
     return [*rows, *disturbed(place / "rounds", given)]
@@ -103,8 +105,9 @@ def ended(place: Path, *, agents: int, kills: int) -> list[Row]:
     return [Row("ends of agents", f"{tally.ended} ends, {tally.killed} kills", len(tally.faults))]
 
 
-def shut_down(place: Path, each: int, backend: str) -> list[Row]:
+def shut_down(place: Path, each: int, given: argparse.Namespace) -> list[Row]:
     faults, gone, slowest = 0, 0, 0.0
+    backend = given.backend[0] if given.backend else "in-process"
     for at in range(0, each, AT_ONCE):
         tally = asyncio.run(endings.run(place / str(at), min(AT_ONCE, each - at), backend))
         faults, gone = faults + len(tally.faults), gone + tally.ended
@@ -120,9 +123,9 @@ def disturbed(place: Path, given: argparse.Namespace) -> list[Row]:
     say(f"the first seed is {seed}")
     planned = rounds.plans(
         seed,
-        troubles=[given.trouble] if given.trouble else list(TROUBLES),
-        works=[given.work] if given.work else list(WORKS),
-        backends=[given.backend] if given.backend else rounds.BACKENDS,
+        troubles=given.trouble or list(TROUBLES),
+        works=given.work or list(WORKS),
+        backends=given.backend or rounds.BACKENDS,
     )
     tallies = rounds.run(
         given.keep or place,
@@ -153,8 +156,8 @@ def _records(place: Path, given: argparse.Namespace, kinds: tuple[str, ...]) -> 
 
 
 def _teams(place: Path, given: argparse.Namespace) -> list[Row]:
-    given.trouble, given.work = "kill", "team"
-    given.backend, given.seed = given.backend or "in-process", 1 if given.seed is None else given.seed
+    given.trouble, given.work = ["kill"], ["team"]
+    given.backend, given.seed = given.backend or ["in-process"], 1 if given.seed is None else given.seed
     return disturbed(place, given)
 
 
@@ -162,7 +165,7 @@ ONLY: dict[str, Callable[[Path, argparse.Namespace], list[Row]]] = {
     "records": lambda place, given: _records(place, given, ALL),
     "mail": lambda place, given: _records(place, given, MAIL),
     "ends": lambda place, given: ended(place, agents=given.agents, kills=given.kills),
-    "endings": lambda place, given: shut_down(place, given.rounds or 100, given.backend or "in-process"),
+    "endings": lambda place, given: shut_down(place, given.rounds or 100, given),
     "teams": _teams,
     "rounds": disturbed,
 }

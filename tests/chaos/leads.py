@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from tests.chaos.proc import await_end, below, command, started_with
 from tests.chaos.team_lead import Ended, Start, Started
 
 _ROOT = Path(__file__).parents[2]
-_PROC = Path("/proc")
 
 
 class Leads:
@@ -51,23 +51,17 @@ class Leads:
 
     def processes(self) -> list[int]:
         """All that run because of a lead, itself included: orphans come back to who starts the leads."""
-        parents = dict(_parents())
-        found: list[int] = []
-        for pid, parent in parents.items():
-            above = parent
-            while above and above != self._process.pid:
-                above = parents.get(above, 0)
-            if above:
-                found.append(pid)
-        return found
+        return below(self._process.pid)
 
-    def left_running(self, seconds: float) -> list[str]:
-        """What still runs of a lead that has ended, when it has had its time."""
+    def left_running(self, seconds: float, home: str) -> list[str]:
+        """What still runs of a lead that has ended, when it has had its time; a pane's parent is tmux."""
         until = time.monotonic() + seconds
-        while (left := self.processes()) and (rest := until - time.monotonic()) > 0:
+        while (left := {*self.processes(), *started_with(f"SHOAL_HOME={home}")}) and (
+            rest := until - time.monotonic()
+        ) > 0:
             for pid in left:
-                _await(pid, min(rest, 0.5))
-        return [f"process {pid} still runs: {command(pid)}" for pid in left]
+                await_end(pid, min(rest, 0.5))
+        return [f"process {pid} still runs: {command(pid)}" for pid in sorted(left)]
 
 
 @contextmanager
@@ -88,28 +82,3 @@ def leads(env: Mapping[str, str] | None = None) -> Iterator[Leads]:
         process.stdin.close()
         process.stdout.close()
         process.wait(10)
-
-
-def command(pid: int) -> str:
-    with suppress(OSError):
-        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return "(gone)"
-
-
-def _parents() -> Iterator[tuple[int, int]]:
-    """Each process that runs, and who started it or took it over."""
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                if state not in "ZX":
-                    yield int(entry.name), int(parent)
-
-
-def _await(pid: int, seconds: float) -> None:
-    with suppress(OSError):
-        handle = os.pidfd_open(pid)
-        try:
-            select.select([handle], [], [], seconds)
-        finally:
-            os.close(handle)

@@ -14,19 +14,22 @@ from itertools import product
 from pathlib import Path
 
 from msgspec import Struct
+from tests.chaos import person, trees
 from tests.chaos.leads import Leads, leads
+from tests.chaos.panes import Panes
+from tests.chaos.proc import send
 from tests.chaos.provider import Provider
 from tests.chaos.team_lead import Start
-from tests.chaos.troubles import TROUBLES, Trouble, send
-from tests.chaos.works import AGENTS, WORKS, Part, Work
+from tests.chaos.troubles import TROUBLES, Scene, Trouble
+from tests.chaos.works import AGENTS, WORKS, Part, Removal, Work
 
-PATIENCE = 60.0
-"""Seconds for a lead that nobody disturbs to come to its end."""
 GONE = 5.0
 """Seconds after a lead's end until nothing of it runs."""
 TRIES = 3
 """How often a lead that failed of its trouble is told to go on, though nothing more befalls it."""
-BACKENDS = ("in-process", "process")
+MOST_PASSED_OVER = 100
+"""More plans in a row that cannot be played: none of what is wanted can be."""
+BACKENDS = ("in-process", "process", "tmux")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -59,10 +62,20 @@ def plan(seed: int, *, troubles: Sequence[str], works: Sequence[str], backends: 
     each = [
         (trouble, work, backend)
         for work, backend, trouble in product(works, backends, troubles)
-        if work != AGENTS.name or backend == backends[0]
+        if TROUBLES[trouble].concerns(backend if work != AGENTS.name else "in-process")
+        and (work != AGENTS.name or backend == backends[0])
     ]
+    if not each:
+        raise ValueError("There is nothing of that kind to play: only teammates in tmux have panes.")
     trouble, work, backend = each[seed % len(each)]
     return Plan(seed=seed, trouble=trouble, work=work, backend=backend)
+
+
+def impossible(plan: Plan) -> str:
+    """Why this machine cannot play it."""
+    if plan.backend == "tmux" and not shutil.which("tmux"):
+        return "tmux is not installed"
+    return TROUBLES[plan.trouble].impossible()
 
 
 class Tally(Struct, frozen=True, kw_only=True):
@@ -90,21 +103,28 @@ class Round:
     def run(self) -> Tally:
         since = time.monotonic()
         kind = TROUBLES[self._plan.trouble]
-        asked = self._plan.backend == "process" or "provider" in self._plan.trouble or kind.settings
+        asked = self._plan.backend != "in-process" or "provider" in self._plan.trouble or kind.settings
         provider = Provider(self._work.mind, random.Random(self._plan.seed)) if asked else None
-        trouble = kind(self._place, self._random, provider)
+        panes = None
+        if self._plan.backend == "tmux" and self._work is not AGENTS:
+            panes = Panes(self._place, beside=self._random.random() < 0.5)
+        scene = Scene(
+            place=self._place, rng=self._random, session=self._session, provider=provider, panes=panes
+        )
+        trouble = kind(scene)
         with ExitStack() as ends:
             ends.enter_context(trouble.around())
+            if panes is not None:
+                ends.enter_context(panes.around())
             if provider is not None:
                 ends.enter_context(provider.listening())
             through = ends.enter_context(leads(trouble.env)) if trouble.env else self._shared
             for name in ("home", "tmp"):
                 (self._place / name).mkdir()
             _make_project(self._place / "project")
-            for part in self._work.parts:
-                if not self._until_done(part, trouble, through):
-                    break
+            self._play(trouble, through)
             self._faults += [f"left behind: {path}" for path in (self._place / "tmp").glob("*-*")]
+            self._faults += trouble.faults
             # What a provider did wrong is known when all is over.
             trouble.calm()
             struck = trouble.struck
@@ -116,13 +136,41 @@ class Round:
             faults=tuple(self._faults),
         )
 
+    def _play(self, trouble: Trouble, through: Leads) -> None:
+        *parts, last = self._work.parts
+        done = all(self._until_done(part, trouble, through) for part in parts)
+        if done and self._work.places is not None:
+            self._faults += self._work.places(self._place, self._plan.backend)
+        if done and self._work.removal is not None and self._random.random() < 0.25:
+            self._clean_up(last, self._work.removal, trouble, through)
+        elif done:
+            self._until_done(last, trouble, through)
+        self._ask_for("worktree", "reap")
+        self._faults += trees.faults(self._place)
+
+    def _clean_up(self, part: Part, removal: Removal, trouble: Trouble, through: Leads) -> None:
+        """The lead is killed and not resumed: a person removes what is left of it."""
+        lead = through.start(self._start(part.prompt, trouble, None))
+        if through.ended(self._random.uniform(0, 2 * part.span)) is None:
+            trouble.struck += 1
+            send([lead], signal.SIGKILL)
+            through.ended(10)
+        self._look_what_is_left(trouble, through)
+        if removal.is_there(self._place):
+            self._ask_for(*removal.words)
+        self._faults += removal.faults(self._place)
+
+    def _ask_for(self, *words: str) -> None:
+        if wrong := person.shoal(self._place, *words, seconds=30):
+            self._faults.append(wrong)
+
     def _until_done(self, part: Part, trouble: Trouble, through: Leads) -> bool:
-        strikes, tries = self._random.randint(1, self._most), TRIES
+        strikes, tries = self._random.randint(1, min(self._most, trouble.most)), TRIES
         begun = part is not self._work.parts[0]
         while True:
             struck = strikes > 0
             status = self._one(part, trouble, through, part.again if begun else part.prompt, struck=struck)
-            self._faults += through.left_running(GONE)
+            self._look_what_is_left(trouble, through)
             begun = begun or self._has_begun()
             if status == 0:
                 wrong = part.faults(self._place, self._session)
@@ -131,11 +179,16 @@ class Round:
                     return not wrong
                 # As a person would: what was given up for the trouble is asked for again.
                 tries -= 1
-            elif not struck or (status != -signal.SIGKILL and not trouble.may_fail):
+            elif not struck or (status not in trouble.ends and not trouble.may_fail):
                 self._faults.append(f"the lead ended with {status}: {self._log()}")
                 return False
             strikes -= 1
             self._resumed += 1
+
+    def _look_what_is_left(self, trouble: Trouble, through: Leads) -> None:
+        self._faults += through.left_running(GONE, str(self._place / "home"))
+        if trouble.scene.panes is not None:
+            self._faults += trouble.scene.panes.left(GONE)
 
     def _one(self, part: Part, trouble: Trouble, through: Leads, prompt: str, *, struck: bool) -> int:
         """How a lead ended that is disturbed at some moments, or at none."""
@@ -153,9 +206,12 @@ class Round:
             trouble.calm()
         elif death is not None:
             trouble.struck += 1
-        status = through.ended(PATIENCE) if status is None else status
+        status = through.ended(trouble.patience) if status is None else status
         if status is None:
-            self._faults.append(f"the lead did not come to its end in {PATIENCE:g} s")
+            self._faults.append(f"the lead did not come to its end in {trouble.patience:g} s")
+            # Into its log.
+            send([lead], signal.SIGUSR1)
+            through.ended(1)
             send([lead], signal.SIGKILL)
             status = through.ended(10)
         assert status is not None
@@ -173,6 +229,7 @@ class Round:
             log=str(self._log_path),
             work=self._plan.work,
             settings=dict(trouble.settings),
+            environ={} if trouble.scene.panes is None else dict(trouble.scene.panes.env()),
             python=trouble.python,
         )
 
@@ -207,19 +264,20 @@ def run(
 ) -> list[Tally]:
     """So many rounds, until the time is up; a round can be repeated with its seed."""
     since, tallies = time.monotonic(), list[Tally]()
-    skipped = {name: why for name, kind in TROUBLES.items() if (why := kind.impossible())}
     told: set[str] = set()
+    passed_over = 0
     with leads() as through:
         for plan in planned:
-            if len(tallies) >= rounds or time.monotonic() - since > seconds:
+            late = time.monotonic() - since > seconds
+            if len(tallies) >= rounds or late or passed_over > MOST_PASSED_OVER:
                 break
-            if plan.trouble in skipped:
-                if plan.trouble not in told:
-                    say(f"{plan.trouble} is left out: {skipped[plan.trouble]}")
-                told.add(plan.trouble)
-                if len(told) == len(TROUBLES):
-                    break
+            if why := impossible(plan):
+                if str(plan) not in told:
+                    say(f"{plan} is left out: {why}")
+                told.add(str(plan))
+                passed_over += 1
                 continue
+            passed_over = 0
             tally = Round(place, plan, through, most=most).run()
             tallies.append(tally)
             say(

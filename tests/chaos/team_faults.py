@@ -66,6 +66,13 @@ async def faults_of_work(place: Path, session: str) -> list[str]:
     ]
 
 
+def faults_of_places(place: Path, backend: str) -> list[str]:
+    """Whether teammates run where they are to: else nothing was tried there."""
+    members = _config(place / "home")["members"]
+    places = [each.get("backendType") for each in members if each["name"] != LEAD]
+    return [] if set(places) == {backend} else [f"teammates run in {places}, not in {backend}"]
+
+
 def faults_of_end(place: Path, session: str) -> list[str]:
     """When all members have ended, and there is another team of the same name."""
     home = place / "home"
@@ -93,6 +100,17 @@ def faults_of_end(place: Path, session: str) -> list[str]:
         *([] if names == [LEAD, "ann"] else [f"the new team has {names}"]),
         *file_faults(home, (*_STAYS, *_PASSING), apart=f"agent-{APART}"),
     ]
+
+
+def is_there(place: Path) -> bool:
+    return (place / "home/teams" / TEAM / "config.json").exists()
+
+
+def faults_of_removal(place: Path) -> list[str]:
+    """When a person has removed the team."""
+    home = place / "home"
+    left = [path for above in (home, home / "shoal") for path in above.glob(f"*/{TEAM}*")]
+    return [f"left of the team: {path.relative_to(home)}" for path in left]
 
 
 def _config(home: Path) -> dict[str, Any]:

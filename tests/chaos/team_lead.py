@@ -23,14 +23,14 @@ from tests.chaos import agents_mind, team_mind
 
 import shoal
 from shoal.app import build, left_shells, outfitting, recovery, worktrees
-from shoal.backends import guardian, link, processes
+from shoal.backends import guardian, link, processes, tmux
 from shoal.core.events import Finished
 from shoal.models.scripted import ScriptedModel
 from shoal.stores.files import board, mailboxes, questions, renaming, rosters
 
 MINDS = {"team": team_mind.mind, "agents": agents_mind.mind}
 LOADED = (build, left_shells, outfitting, recovery, worktrees, guardian, link, processes, board, mailboxes)
-LOADED_TOO = (questions, rosters)
+LOADED_TOO = (questions, rosters, tmux)
 _SUBREAPER = 36
 WRITES = ("write", "pwrite")
 CHANGES = (*WRITES, "ftruncate", "rename", "replace", "unlink", "link", "mkdir", "rmdir", "utime")
@@ -56,6 +56,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     log: str = os.devnull
     work: str = "team"
     settings: dict[str, Any] = {}
+    environ: dict[str, str] = {}
+    """Set for it; what is empty is not there."""
     python: str = ""
     """The interpreter of its other processes, where it is not its own."""
 
@@ -73,7 +75,13 @@ class Failed(Exception):
     """A turn of the lead ended with an error, and so does its process."""
 
 
+def _tell_where_all_wait() -> None:
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+
+
 async def lead(start: Start) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _tell_where_all_wait)
     known = any((Path(start.home) / "projects").glob(f"*/{start.session}.jsonl"))
     options: dict[str, Any] = {"resume": start.session} if known else {"session_id": start.session}
     own = {
@@ -82,12 +90,19 @@ async def lead(start: Start) -> None:
         "worktree_guard": "weak",
         "teammate_mode": start.backend,
         "teammate_restarts": 100,
+        "fan_out_preview": None,
         **start.settings,
     }
     settings = msgspec.json.encode({"shoal": own}).decode()
     model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(MINDS[start.work])
     async with shoal.open(
-        cwd=start.project, model=model, skip_permissions=True, settings=settings, **options
+        cwd=start.project,
+        model=model,
+        skip_permissions=True,
+        settings=settings,
+        # Panes are only for somebody who looks.
+        attended=start.backend == "tmux",
+        **options,
     ) as session:
         turn: shoal.Turn | None = session.run(start.prompt)
         while turn is not None:
@@ -144,6 +159,9 @@ def _become(start: Start) -> None:
         os.environ["TMPDIR"] = str(Path(start.home).parent / "tmp")
         # The start-up files of whoever runs this may take longer than all the rest.
         os.environ["HOME"] = str(Path(start.home).parent)
+        os.environ |= start.environ
+        for name in [name for name, value in start.environ.items() if not value]:
+            del os.environ[name]
         sys.executable = start.python or sys.executable
         if start.death is not None:
             die_at(start.death)

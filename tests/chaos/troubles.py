@@ -1,4 +1,4 @@
-"""What is done to a run while it works: killed, stopped, out of disk, out of time, out of its provider."""
+"""What is done to a run while it works: killed, stopped, hung, without disk, clock, provider or panes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,40 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.chaos.leads import Leads, command
+from msgspec import Struct
+from tests.chaos import person
+from tests.chaos.leads import Leads
+from tests.chaos.panes import Panes
+from tests.chaos.proc import command, send, title
 from tests.chaos.provider import Provider
 from tests.chaos.team_lead import Death
 from tests.chaos.works import Part
 
+from shoal.core.ids import SessionId
+from shoal.stores.files.locks import is_held
+
 Act = Callable[[], None]
 MATE = "fork_server"
+FORKS, TMUX = "shoal:forks", "tmux: server"
+ENDED = 30.0
+"""Seconds in which a command that ends a run has done so, whatever that does."""
 _FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
 _PRELOAD = Path(__file__).parent / "preload"
 _HOUR = 3600
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """Where one round takes place, and who is there."""
+
+    place: Path
+    rng: random.Random
+    session: str
+    provider: Provider | None = None
+    panes: Panes | None = None
 
 
 class Trouble:
@@ -33,16 +53,30 @@ class Trouble:
     """Whether a lead may fail of it; it is then resumed."""
     settings: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, place: Path, rng: random.Random, provider: Provider | None) -> None:
-        self.place = place
-        self.rng = rng
-        self.provider = provider
+    most: ClassVar[int] = 4
+    """How often a part of the work is disturbed, at most."""
+    patience: ClassVar[float] = 60.0
+    """Seconds for a lead that is not disturbed any more to come to its end."""
+    ends: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL})
+    """How a lead may end of it."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.place = scene.place
+        self.rng = scene.rng
+        self.provider = scene.provider
         self.struck = 0
+        self.faults: list[str] = []
 
     @classmethod
     def impossible(cls) -> str:
         """Why this machine cannot do it."""
         return ""
+
+    @classmethod
+    def concerns(cls, backend: str) -> bool:
+        """Whether it can befall teammates that run there."""
+        return True
 
     @contextmanager
     def around(self) -> Iterator[None]:
@@ -88,10 +122,18 @@ class Kill(Trouble):
         yield self.rng.uniform(0, part.span), lambda: self._strike(lead, leads)
 
     def _strike(self, lead: int, leads: Leads) -> None:
-        """The lead, one process of a teammate, or all there are."""
-        mates = [pid for pid in leads.processes() if MATE in command(pid)]
+        """The lead, one process of a teammate, another one of theirs, or all there are."""
+        there = sorted({*leads.processes()} - {lead})
+        mates = [pid for pid in there if MATE in command(pid)]
+        others = [pid for pid in there if pid not in mates and title(pid) != TMUX]
         self.struck += 1
-        send(self.rng.choice([[lead], [lead, *mates], *([mate] for mate in mates)]), signal.SIGKILL)
+        victims = [[lead], [lead, *mates], [lead, *mates, *others], *([mate] for mate in mates)]
+        if others:
+            victims.append([self.rng.choice(others)])
+        chosen = self.rng.choice(victims)
+        if self.scene.panes is not None and len(chosen) > len([lead, *mates]):
+            self.scene.panes.stays_dressed = True
+        send(chosen, signal.SIGKILL)
 
 
 class Stop(Trouble):
@@ -99,8 +141,8 @@ class Stop(Trouble):
 
     name = "stop"
 
-    def __init__(self, place: Path, rng: random.Random, provider: Provider | None) -> None:
-        super().__init__(place, rng, provider)
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self._stopped: list[int] = []
 
     def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
@@ -119,6 +161,68 @@ class Stop(Trouble):
     def calm(self) -> None:
         stopped, self._stopped = self._stopped, []
         send(stopped, signal.SIGCONT)
+
+
+class Hang(Trouble):
+    """A process stands still for good: a member's, the lead's, or another one of theirs.
+
+    The others go on without a member. Who sees that a lead hangs ends it from another terminal.
+    """
+
+    name = "hang"
+    most = 2
+    # A process that stood still while it was started is given up after a minute.
+    patience = 150.0
+    settings: ClassVar[Mapping[str, Any]] = {"stall_after": 2.0}
+    ends = frozenset({-signal.SIGKILL, -signal.SIGTERM})
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        yield self.rng.uniform(0, part.span), lambda: None
+        there = sorted({*leads.processes()} - {lead})
+        members = [pid for pid in there if title(pid).startswith("shoal:") and title(pid) != FORKS]
+        others = [pid for pid in there if pid not in members and title(pid) != TMUX]
+        victims = self.rng.choice([[lead], *3 * [members], others]) or [lead]
+        victim = self.rng.choice(victims)
+        self.struck += 1
+        send([victim], signal.SIGSTOP)
+        if victim == lead:
+            # Before it has its lock, nobody can find it.
+            found = is_held(self.place / "home", SessionId(self.scene.session))
+            how = ("stop", self.scene.session) if found else ()
+            yield self.rng.uniform(0, 1), lambda: self._end(lead, how)
+
+    def _end(self, lead: int, how: Sequence[str]) -> None:
+        if not how:
+            send([lead], signal.SIGKILL)
+        elif wrong := person.shoal(self.place, *how, seconds=ENDED):
+            self.faults.append(f"of a lead that hangs: {wrong}")
+            send([lead], signal.SIGKILL)
+
+
+class PanesClosed(Trouble):
+    """A person closes panes, tmux ends or hangs; sometimes the lead is killed meanwhile."""
+
+    name = "panes"
+    ends = frozenset({-signal.SIGKILL, -signal.SIGHUP})
+
+    @classmethod
+    def concerns(cls, backend: str) -> bool:
+        return backend == "tmux"
+
+    def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
+        panes = self.scene.panes
+        assert panes is not None
+        if self.rng.random() < 0.3:
+            # The first pane of a session is made in several steps, and nobody marks it before the last.
+            yield 0, lambda: panes.await_first(2 * part.span)
+            self.struck += 1
+            yield self.rng.uniform(0, 0.15), lambda: send([lead], signal.SIGKILL)
+        for _ in range(self.rng.randint(1, 5)):
+            self.struck += 1
+            yield self.rng.uniform(0, part.span), lambda: panes.disturb(self.rng, lead)
+            yield self.rng.choice([0.05, 0.3, 1.0]), panes.go_on
+        if self.rng.random() < 0.4:
+            yield self.rng.uniform(0, part.span), lambda: send([lead], signal.SIGKILL)
 
 
 class Disk(Trouble):
@@ -142,7 +246,7 @@ class Disk(Trouble):
         copy = self.place.with_suffix(".copy")
         try:
             yield
-            shutil.copytree(self.place, copy, symlinks=True)
+            shutil.copytree(self.place, copy, symlinks=True, ignore=_sockets)
         finally:
             subprocess.run(["umount", "-l", self.place], check=True)
         # What was there can be looked at afterwards.
@@ -178,6 +282,11 @@ class Disk(Trouble):
     @property
     def _filler(self) -> Path:
         return self.place / "filler"
+
+
+def _sockets(directory: str, names: list[str]) -> list[str]:
+    """Of leads that were killed: they cannot be copied."""
+    return [name for name in names if Path(directory, name).is_socket()]
 
 
 class ClockJumps(Trouble):
@@ -279,7 +388,7 @@ class Mixed(ProviderFaults):
     name = "mixed"
 
     def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
-        stop, kill = (kind(self.place, self.rng, None) for kind in (Stop, Kill))
+        stop, kill = (kind(self.scene) for kind in (Stop, Kill))
         yield from super().acts(part, lead, leads)
         try:
             yield from stop.acts(part, lead, leads)
@@ -290,11 +399,5 @@ class Mixed(ProviderFaults):
 
 
 TROUBLES: Mapping[str, type[Trouble]] = {
-    kind.name: kind for kind in (Kill, Stop, Disk, ClockJumps, ProviderFaults, Mixed)
+    kind.name: kind for kind in (Kill, Stop, Hang, Disk, ClockJumps, ProviderFaults, Mixed, PanesClosed)
 }
-
-
-def send(pids: Sequence[int], which: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, which)

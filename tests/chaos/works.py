@@ -22,10 +22,22 @@ class Part(Struct, frozen=True, kw_only=True):
     """What is wrong when it is done, in this place and with this session; nobody cleaned up before."""
 
 
+class Removal(Struct, frozen=True, kw_only=True):
+    """How a person clears up after a lead that is not resumed."""
+
+    words: tuple[str, ...]
+    is_there: Callable[[Path], bool]
+    """Whether there is anything to remove."""
+    faults: Callable[[Path], list[str]]
+
+
 class Work(Struct, frozen=True, kw_only=True):
     name: str
     mind: Mind
     parts: tuple[Part, ...]
+    removal: Removal | None = None
+    places: Callable[[Path, str], list[str]] | None = None
+    """What is wrong with where agents run, before the last part."""
 
 
 TEAM = Work(
@@ -47,6 +59,12 @@ TEAM = Work(
             faults=team_faults.faults_of_end,
         ),
     ),
+    removal=Removal(
+        words=("team", "rm", team_mind.TEAM, "--yes", "--force"),
+        is_there=team_faults.is_there,
+        faults=team_faults.faults_of_removal,
+    ),
+    places=team_faults.faults_of_places,
 )
 AGENTS = Work(
     name="agents",

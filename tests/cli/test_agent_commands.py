@@ -96,6 +96,7 @@ async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: Program,
     assert plain["fields"]["model"] == {"value": "inherit", "origin": "default"}
 
 
+@pytest.mark.spec("USR-05")
 async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(shoal: Program, file: Path) -> None:
     seen = await told(shoal, "show", "reviewer", "--permissions")
     assert (seen["agent"], seen["mode"], seen["mode_source"]) == ("reviewer", "plan", f"{file}:7")
@@ -110,6 +111,10 @@ async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(shoal:
     file.write_text(AGENT.replace("permissionMode: plan", "permissionMode: bypassPermissions"))
     seen = await told(shoal, "show", "reviewer", "--permissions")
     assert (seen["mode"], seen["mode_source"]) == ("default", "the lead's: default")
+    deny = json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}})
+    seen = await told(shoal, "show", "reviewer", "--permissions", "--settings", deny)
+    assert (seen["rules"][-1]["behavior"], seen["rules"][-1]["rule"]) == ("deny", "Bash(rm:*)")
+    assert len(seen["rules"]) == 3
 
 
 async def test_given_agents_are_shown_too(shoal: Program) -> None:

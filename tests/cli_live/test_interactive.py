@@ -123,6 +123,7 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(p
     terminal = place.talk(
         {"match": "go", "tools": [bash(gate.command)]},
         {"match": "which port", "text": "It is 8021."},
+        {"match": "may spare them the typing", "text": "Now close the port."},
         {"match": "waiting", "text": "It is over."},
         mode="bypassPermissions",
         prompt="go",
@@ -130,10 +131,13 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(p
     terminal.wait_for("Bash waiting")
     terminal.type("/btw which port?\r")
     terminal.wait_for("It is 8021.")
+    terminal.type("/suggest\r")
+    terminal.wait_for("↳ Now close the port.")
     gate.open()
     terminal.wait_for("It is over.")
     (transcript,) = (place.home / "projects").glob("*/*.jsonl")
     assert "8021" not in transcript.read_text()
+    assert "close the port" not in transcript.read_text()
     assert "which port" not in transcript.read_text()
 
 

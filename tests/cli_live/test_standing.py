@@ -28,7 +28,7 @@ from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
 from shoal.core.questions import Allowed, MayRun
 from shoal.core.usage import Usage
 from shoal.core.wording import clean
-from shoal.surfaces.cli.agent_rows import agent_rows, detailed_rows
+from shoal.surfaces.cli.plain.agent_rows import agent_rows, detailed_rows
 from shoal.surfaces.terminal.paint import width
 
 JOE, ANN = AgentId("a1"), AgentId("a2")

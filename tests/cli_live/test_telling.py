@@ -39,9 +39,9 @@ from shoal.core.ids import LEAD, EntryId, RequestId
 from shoal.core.messages import ToolResult
 from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
 from shoal.core.usage import Usage
-from shoal.surfaces.cli.asking import Asking, shown_input
-from shoal.surfaces.cli.progress import progress_for
-from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.cli.headless.progress import progress_for
+from shoal.surfaces.cli.plain.asking import Asking, shown_input
+from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.terminal.activity import Activity
 from shoal.surfaces.terminal.outcomes import outcome
 from shoal.surfaces.terminal.paint import width
@@ -318,7 +318,7 @@ import asyncio, signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from cli_live.test_telling import started
 from shoal.core.clock import SystemClock
-from shoal.surfaces.cli.progress import progress_for
+from shoal.surfaces.cli.headless.progress import progress_for
 from shoal.app.picture.standing import Standings
 async def main():
     progress = progress_for(sys.stderr, SystemClock(), Standings())

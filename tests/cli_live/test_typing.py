@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.surfaces.cli.keys import Key, Keys, Pasted, Press, Typed
-from shoal.surfaces.cli.line import Line
+from shoal.surfaces.cli.plain.keys import Key, Keys, Pasted, Press, Typed
+from shoal.surfaces.cli.plain.line import Line
 from shoal.surfaces.terminal.history import append_history, read_history
 from shoal.surfaces.terminal.paint import width
 

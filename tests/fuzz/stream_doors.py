@@ -61,8 +61,7 @@ def _heard(assembly: Any, chunks: list[bytes]) -> tuple[object, str]:
         if isinstance(delta, TextDelta):
             said.append(delta.text)
 
-    ended = getattr(assembly, "ended", lambda: assembly.done)
-    listening = Listening(ASKED, assembly, hear, ended=ended)
+    listening = Listening(ASKED, assembly, hear)
     try:
         whole = any(_done(listening.take(chunk)) for chunk in chunks) or _done(listening.take(b""))
         reply = assembly.reply() if whole else None

@@ -79,6 +79,7 @@ def test_each_broken_entry_is_told_and_the_others_stay() -> None:
     assert all(why.startswith("file:") for _, why in read.problems)
 
 
+@pytest.mark.spec("MCP-01")
 def test_names_fit_every_provider_and_keep_servers_apart() -> None:
     assert tool_name("my server!", "do.it now") == "mcp__my_server__do_it_now"
     assert server_prefix("a__b") == "mcp__a_b__"

@@ -268,6 +268,8 @@ def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
     assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
+    imitation = dialect_of("openai", "gpt-5.1", "https://api.notopenai.com/v1")
+    assert "reasoning_effort" not in body("Hi.", dialect=imitation, thinking_tokens=20_000)
     router = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
     assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
     newest = dialect_of("openai", "gpt-5.6-sol", "https://api.openai.com/v1")

@@ -189,6 +189,7 @@ async def test_more_messages_than_recorded_are_shown(tmp_path):
     assert "+b" in text
 
 
+@pytest.mark.spec("USR-30")
 async def test_changed_tools_and_settings_are_named(tmp_path):
     path = tmp_path / "run.jsonl"
     bash = ToolSchema(name="Bash", description="Runs.", input_schema={})

@@ -61,6 +61,7 @@ def completed(*output: Any, **more: Any) -> dict[str, Any]:
     return {"type": "response.completed", "response": response}
 
 
+@pytest.mark.spec("USR-19")
 async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order() -> None:
     content = (
         Thinking(thinking="Both at once, then.", signature="blob"),

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from fleet import speaker, text_of
 from shoal.core.messages import ToolUse
 from shoal.testing.replies import Sayable, call
 
 Line: TypeAlias = Sayable | Callable[[dict[str, Any]], Sayable]
-_NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
-
-
-def speaker(body: dict[str, Any]) -> str:
-    found = _NAME.search(_text(body.get("system", "")))
-    return found.group(1) if found else "lead"
 
 
 def company(**parts: Sequence[Line]) -> Callable[[dict[str, Any]], Sayable]:
@@ -35,7 +29,7 @@ def after(words: str, *lines: Line, otherwise: Sayable = "I wait.") -> Callable[
     left = list(lines)
 
     def say(body: dict[str, Any]) -> Sayable:
-        heard = "\n".join(_text(each["content"]) for each in body["messages"] if each["role"] == "user")
+        heard = "\n".join(text_of(each["content"]) for each in body["messages"] if each["role"] == "user")
         if words not in heard:
             return otherwise
         line = left.pop(0) if len(left) > 1 else left[0]
@@ -46,14 +40,14 @@ def after(words: str, *lines: Line, otherwise: Sayable = "I wait.") -> Callable[
 
 def last_words(body: dict[str, Any]) -> str:
     """What was last said to who speaks, tool results included."""
-    return _text(body["messages"][-1]["content"])
+    return text_of(body["messages"][-1]["content"])
 
 
 def said_to(body: dict[str, Any]) -> list[str]:
     """Every text that was said to who speaks, each by itself."""
     said = [each["content"] for each in body["messages"] if each["role"] == "user"]
     blocks = [[content] if isinstance(content, str) else content for content in said]
-    return [_text(block) for content in blocks for block in content]
+    return [text_of(block) for content in blocks for block in content]
 
 
 def bash(command: str) -> ToolUse:
@@ -66,13 +60,3 @@ def tell(to: str, message: str) -> ToolUse:
 
 def done(task: str) -> ToolUse:
     return call("TaskUpdate", taskId=task, status="completed")
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(_text(block) for block in content)
-    if isinstance(content, dict):
-        return _text(content.get("text", content.get("content", "")))
-    return ""

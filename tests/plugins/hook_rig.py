@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -147,7 +146,3 @@ async def staged(
         given = {"skip_permissions": True, "settings": json.dumps(raw), **options}
         async with shoal.open(cwd=project, model="anthropic:claude-sonnet-4-5", **given) as session:
             yield Stage(place, session, asked)
-
-
-def home() -> Path:
-    return Path(os.environ["SHOAL_HOME"])

@@ -138,7 +138,7 @@ async def test_a_rule_that_denies_a_skill_keeps_it_from_every_agent(project: Pat
     assert "was not run: the rule Skill(deploy)" in texts(session)[0]
 
 
-@pytest.mark.spec("FRK-06")
+@pytest.mark.spec("FRK-06", "SKL-01")
 async def test_a_skill_that_forks_is_done_by_an_agent_limited_to_its_tools(project: Path, home: Path) -> None:
     skill(
         home / "skills", "census", "part-census Count $1.",

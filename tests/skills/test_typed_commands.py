@@ -53,6 +53,7 @@ async def test_arguments_commands_and_files_are_put_in_place(project: Path, home
     assert "me@x.org or @nobody." in told
 
 
+@pytest.mark.spec("SKL-01")
 async def test_arguments_without_a_place_follow_and_never_run(project: Path) -> None:
     (project / "secret").write_text("hunter2")
     command(project / ".claude" / "commands", "plain", "Do it.")
@@ -101,7 +102,7 @@ async def test_what_a_persons_own_command_allows_is_allowed_for_its_turn(
 
 
 async def test_a_command_that_hangs_is_ended_and_the_turn_goes_on(project: Path) -> None:
-    command(project / ".claude" / "commands", "hang", "Wait: !`echo before; sleep 600` after.")
+    command(project / ".claude" / "commands", "hang", "Wait: !`echo before; exec sleep 600` after.")
     clock, mind, wrote = FakeClock(), Mind(lead=[everything]), asyncio.Event()
     async with opened(project, mind.model, clock=clock, persist=False) as session:
         session.watch(lambda event: wrote.set() if isinstance(event, ToolProgress) else None)

@@ -19,11 +19,13 @@ from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files import inbox_file, renaming
+from shoal.stores.files import inbox_file, overflow, renaming
 from shoal.stores.files.mailboxes import FileMailboxes
 
-# A small window, so that a short story fills it, overflows, moves up and archives.
+# A small window, so that a short story fills it, overflows, moves up and archives; and what has moved up is
+# cut from the overflow at once.
 inbox_file.MOST_UNREAD, inbox_file.MOST_READ = 4, 2
+overflow._WORTH_SHRINKING = 1
 ANN = AgentName("ann")
 CHANGES = ("write", "pwrite", "ftruncate", "rename", "unlink", "link", "mkdir", "rmdir", "utime")
 
@@ -89,7 +91,7 @@ async def story(home: Path, notes: Path) -> None:
     await receive(mail, told, 2)
     foreign_entry(home)
     told.add("acknowledged by text", "", "from elsewhere")
-    await post(4)
+    await post(7)
     await receive(mail, told, 4)
     await post(1)
     while await receive(mail, told, 3):

@@ -13,7 +13,7 @@ CRASHES = Path(__file__).with_name("mail_crashes.py")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.spec("BOX-04", "USR-04")
+@pytest.mark.spec("BOX-04", "USR-04", "USR-15")
 def test_a_death_at_any_point_loses_and_doubles_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, CRASHES, tmp_path], capture_output=True, text=True, timeout=120, check=True

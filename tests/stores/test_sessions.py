@@ -318,3 +318,35 @@ def test_messages_of_text_alone_are_not_joined(writer):
     told.prompt("two")
     assert said(read_session(told.path)) == [("user", "one"), ("user", "two")]
     assert read_session(told.path).messages[0].content == (Text(text="one"),)
+
+
+LISTS_WHILE_ONE_GOES = """
+import os, sys
+from pathlib import Path
+from shoal.stores.files.sessions import list_sessions
+
+home = Path(sys.argv[1])
+going = sorted((home / "projects").glob("*/*.jsonl"))
+listed = []
+
+def remove_what_was_listed(event, args):
+    if event == "os.scandir" and args[0] is not None and Path(args[0]).parent.name == "projects":
+        for path in going:
+            if path.parent in listed:
+                path.unlink(missing_ok=True)
+        listed.append(Path(args[0]))
+
+sys.addaudithook(remove_what_was_listed)
+print(*(glance.session for glance in list_sessions(home) if glance.path.exists()))
+"""
+
+
+def test_a_session_that_is_removed_while_all_are_listed_is_not_among_them(home, writer):
+    for number in (1, 2):
+        writer(session=f"s-{number}", cwd=f"/project-{number}").prompt("Mend the roof.")
+    told = subprocess.run(
+        [sys.executable, "-c", LISTS_WHILE_ONE_GOES, str(home)], capture_output=True, text=True, check=False
+    )
+    assert told.stderr == ""
+    (left,) = (home / "projects").glob("*/*.jsonl")
+    assert told.stdout.split() == [left.stem]

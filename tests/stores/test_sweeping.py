@@ -284,6 +284,20 @@ def test_what_cannot_be_removed_is_told_and_costs_nothing_else(home, session):
     assert f"The session {stuck} is not removed" in done.troubles[0]
 
 
+def test_directories_without_end_keep_their_session_and_no_other(home, session, request):
+    deep, other = session(), session()
+    place = os.open(run_directory(home, deep), os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit()):
+        os.mkdir("d", dir_fd=place)
+        place, above = os.open("d", os.O_RDONLY, dir_fd=place), place
+        os.close(above)
+    os.close(place)
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", run_directory(home, deep)], check=True))
+    done = swept(home)
+    assert done.sessions == (other,)
+    assert done.troubles == (f"{run_directory(home, deep) / 'd'} cannot be removed.",)
+
+
 def test_old_logs_go_without_their_session_but_for_one_that_is_written(home, clock):
     debug = home / "debug"
     names = [str(uuid.uuid4()) for _ in range(2)]

@@ -9,26 +9,47 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SIX = ("kill", "stop", "disk", "clock", "provider", "mixed")
 
 
-@pytest.mark.needs("git")
-@pytest.mark.spec("USR-03", "USR-04", "USR-12", "USR-15", "USR-23", "USR-25")
-def test_nothing_is_lost_doubled_or_left_over_whatever_befalls_a_run() -> None:
-    """Each kind of trouble over sub-agents, then over teams as time allows; `make chaos` goes on with it.
-
-    The time box ends the loop, however far it came: a busy machine plays fewer rounds.
-    """
-    played = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.chaos", "--only", "rounds"),
-            *("--seed", "12", "--rounds", "14", "--seconds", "30"),
-        ],
+def played(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", "--only", "rounds", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
-    assert played.returncode == 0, played.stdout + played.stderr
-    assert "the first seed is 12" in played.stdout
-    assert "seed 12: kill over agents" in played.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.needs("git")
+@pytest.mark.spec("USR-03", "USR-04", "USR-12", "USR-15", "USR-23", "USR-25")
+def test_nothing_is_lost_doubled_or_left_over_whatever_befalls_a_run() -> None:
+    """Six kinds of trouble over sub-agents, then over teams as time allows; `make chaos` goes on with it.
+
+    The time box ends the loop, however far it came: a busy machine plays fewer rounds.
+    """
+    troubles = (word for trouble in SIX for word in ("--trouble", trouble))
+    backends = ("--backend", "in-process", "--backend", "process")
+    told = played("--seed", "12", "--rounds", "14", "--seconds", "16", *troubles, *backends)
+    assert "the first seed is 12" in told
+    assert "seed 12: kill over agents" in told
+
+
+@pytest.mark.needs("git")
+@pytest.mark.spec("USR-07", "USR-08", "USR-23")
+def test_a_lead_that_stands_still_for_good_is_ended_and_resumed() -> None:
+    told = played("--seed", "503", "--rounds", "1", "--trouble", "hang", "--work", "agents")
+    assert "seed 503: hang over agents: struck 1 times" in told
+
+
+@pytest.mark.needs("git", "tmux")
+@pytest.mark.spec("USR-20", "USR-23", "LIF-05")
+def test_a_team_works_on_whatever_is_done_to_its_panes_and_leaves_none() -> None:
+    told = played(
+        "--seed", "416", "--rounds", "1", "--trouble", "panes", "--backend", "tmux", "--work", "team"
+    )
+    assert "seed 416: panes over team (tmux): struck" in told

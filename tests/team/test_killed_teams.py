@@ -12,13 +12,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.needs("git")
-@pytest.mark.parametrize(("backend", "rounds"), [("in-process", 10), ("process", 2)])
+@pytest.mark.parametrize(
+    ("backend", "rounds"),
+    [("in-process", 10), ("process", 2), pytest.param("tmux", 1, marks=pytest.mark.needs("tmux"))],
+)
 @pytest.mark.spec("USR-12", "USR-03", "USR-04", "USR-23", "USR-25", "LIF-05", "TRN-02")
 def test_a_team_that_is_killed_again_and_again_does_all_its_work_once(backend: str, rounds: int) -> None:
     """Short; `make chaos ARGS="--only teams"` does it a hundred times."""
     played = subprocess.run(
         [
-            *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "20"),
+            *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "14"),
             *("--backend", backend, "--rounds", str(rounds)),
         ],
         cwd=ROOT,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cast import Gate, all_turns, recorded, use
 from shoal.app.prompt import usual_prompt
@@ -213,3 +214,24 @@ async def test_a_task_that_was_taken_by_itself_cannot_be_completed_once_it_was_t
     assert "Task #1 is yours now: saw" in results[1]
     # Free again, it was taken by the same member under a new attempt, which may complete it.
     assert (task["status"], task["owner"]) == ("completed", "ann")
+
+
+@pytest.mark.spec("USR-21")
+async def test_a_member_that_is_taken_up_sends_what_it_sent_before_and_goes_on_from_there(
+    tmp_path: Path,
+) -> None:
+    asked: list[Request] = []
+
+    def note(request: Request) -> str:
+        asked.append(replace(request, messages=list(request.messages)))
+        return "ready"
+
+    model = troupe(lead=[CREATE, member("ann"), "wait", "end", tell("ann", "go on"), "wait"], ann=[note])
+    async with opened(tmp_path, model) as session:
+        await all_turns(session)
+    async with opened(tmp_path, model, resume=session.id) as session:
+        await all_turns(session, "Go on.")
+    first, last = asked[0], asked[-1]
+    assert "go on" in last.messages[-1].text
+    assert (last.system, last.tools) == (first.system, first.tools)
+    assert last.messages[: len(first.messages)] == first.messages

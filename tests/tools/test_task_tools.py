@@ -185,6 +185,20 @@ async def test_completing_says_what_became_free(room: Room) -> None:
     assert "2, 3" in await room.text("TaskUpdate", taskId="1", status="completed")
 
 
+@pytest.mark.spec("USR-24")
+async def test_who_does_a_task_does_not_change_what_it_is_accepted_by(room: Room) -> None:
+    await room.call("TaskCreate", "team-lead", subject="s", description="d", metadata={"acceptance": "make"})
+    for wished in ("true", None):
+        eased = await room.call("TaskUpdate", taskId="1", metadata={"acceptance": wished})
+        assert eased.is_error
+        assert "only the lead changes that" in str(eased.content)
+    task = await room.board.get("1")
+    assert (task.metadata, task.status) == ({"acceptance": "make"}, "pending")
+    assert not (await room.call("TaskUpdate", taskId="1", metadata={"acceptance": "make", "x": 1})).is_error
+    changed = await room.call("TaskUpdate", "team-lead", taskId="1", metadata={"acceptance": "true"})
+    assert not changed.is_error
+
+
 @pytest.mark.spec("USR-25")
 async def test_who_lost_a_task_cannot_complete_it(room: Room) -> None:
     await room.fill(1)

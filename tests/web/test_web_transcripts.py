@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from cast import Gate, all_turns, use
 from shoal.core.entries import Said
 from shoal.core.ids import EntryId
@@ -110,20 +108,26 @@ async def test_a_page_hears_an_agent_word_by_word_and_that_its_transcript_grew(t
         await turns
 
 
-@pytest.mark.parametrize(
-    ("letter", "shown"),
-    [
-        (message_from("ann", "It is <done>.", summary="the roof"), "**ann** – the roof\n\nIt is <done>."),
-        (
-            message_from("bob", "Yes.", summary='a "good" & new <door>'),
-            '**bob** – a "good" & new <door>\n\nYes.',
-        ),
-        (message_from("eve", "Trust me.", verified=False), "**eve** (not verified)\n\nTrust me."),
-        ("<teammate-message>half", "<teammate-message>half"),
-    ],
-)
-def test_a_letter_in_a_conversation_is_shown_as_people_read_it(letter: str, shown: str) -> None:
-    entry = Said(id=EntryId("e"), parent=None, at=1, message=user(letter))
+def letter(sender: str, text: str, summary: str = "", *, verified: bool = True) -> dict[str, Any]:
+    return {"type": "letter", "sender": sender, "verified": verified, "summary": summary, "text": text}
+
+
+def test_each_letter_in_a_conversation_is_shown_for_itself() -> None:
+    said = [
+        message_from("ann", "It is <done>.\n\n**bob**\n\nYes.", summary='a "good" & new <door>'),
+        message_from("eve", "Trust me.", verified=False),
+        "Take these.",
+    ]
+    entry = Said(id=EntryId("e"), parent=None, at=1, message=user("\n".join(said)))
     found = entry_shown(0, entry)
     assert found["by"] == "agent"
-    assert words(found).strip() == shown
+    assert found["blocks"] == [
+        letter("ann", "It is <done>.\n\n**bob**\n\nYes.", 'a "good" & new <door>'),
+        letter("eve", "Trust me.", verified=False),
+        {"type": "text", "text": "Take these."},
+    ]
+
+
+def test_half_a_letter_is_shown_as_it_stands() -> None:
+    entry = Said(id=EntryId("e"), parent=None, at=1, message=user("<teammate-message>half"))
+    assert entry_shown(0, entry)["blocks"] == [{"type": "text", "text": "<teammate-message>half"}]

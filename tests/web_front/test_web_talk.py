@@ -9,7 +9,6 @@ from browser_rig import NARROW, Onlooker, looking
 from shoal.core.events import Asked
 from shoal.core.ids import AgentId
 from shoal.core.questions import MayRun
-from shoal.wire.notices import message_from
 from web_scenes import text
 from web_stage import Stage
 
@@ -193,9 +192,10 @@ def test_choices_and_plans_are_answered_and_a_refusal_has_a_reason(onlooker: Onl
 
 
 def test_mail_in_a_conversation_is_shown_as_letters(onlooker: Onlooker, stage: Stage):
-    letters = message_from("ports", 'Is "Dover" <b>done</b>?', summary='About "Dover"', color="yellow")
-    letters += "\n" + message_from("stranger", "Give me the key.", verified=False)
-    stage.scenes[RUN].say("a-docs", "user", "agent", text(letters))
+    known = {"type": "letter", "sender": "ports", "verified": True, "summary": 'About "Dover"'}
+    strange = {"type": "letter", "sender": "stranger", "verified": False, "summary": ""}
+    letters = ({**known, "text": 'Is "Dover" <b>done</b>?'}, {**strange, "text": "Give me the key."})
+    stage.scenes[RUN].say("a-docs", "user", "agent", *letters)
     page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
     expect(page.locator(".envelope")).to_have_count(2)
     expect(page.locator(".envelope").first).to_have_text('portsAbout "Dover"Is "Dover" <b>done</b>?')

@@ -13,7 +13,7 @@ from json_values import few, values
 from shoal.core.hooks import PARTING_SECONDS, USUAL_SECONDS, Called, Command, Post, Verdict
 from shoal.wire.hook_output import LIMIT, BadAnswer, verdict_of, verdict_of_text
 from shoal.wire.hooks import read_given, read_hooks
-from shoal.wire.settings import line_of
+from shoal.wire.json_lines import line_of
 
 
 def read(raw: Any, **environ: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,18 @@ except WorkspaceError as refusal:
     print(refusal, flush=True)
 else:
     print("written", flush=True)
+"""
+DIES_IN_THE_MIDDLE = """
+import os, signal, sys
+from pathlib import Path
+from shoal.workspaces.local import LocalWorkspace
+
+def die(event, _):
+    if event == "os.link":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(die)
+LocalWorkspace(Path(sys.argv[1])).write(Path(sys.argv[1]) / "never.txt", b"half")
 """
 
 
@@ -120,3 +133,21 @@ def test_who_waits_for_a_write_that_stands_still_goes_on_and_the_other_is_refuse
     told, _ = first.communicate("go on\n", timeout=30)
     assert "Nothing was written" in told
     assert file.read_text() == "of the second\n"
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away_by_the_next_write(tmp_path: Path) -> None:
+    dead = started(DIES_IN_THE_MIDDLE, tmp_path)
+    dead.communicate(timeout=30)
+    (left,) = tmp_path.iterdir()
+    LocalWorkspace(tmp_path).write(tmp_path / "a.txt", b"a")
+    assert left.exists(), "it may be somebody's who is just writing"
+    mine = tmp_path / f".shoal-{os.getpid()}-0.tmp"
+    link = tmp_path / f".shoal-{dead.pid}-77.tmp"
+    mine.touch()
+    link.symlink_to("a.txt")
+    for path in (left, mine, link):
+        os.utime(path, (1, 1), follow_symlinks=False)
+    LocalWorkspace(tmp_path).write(tmp_path / "b.txt", b"b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [mine.name, link.name, "a.txt", "b.txt"]
+    )

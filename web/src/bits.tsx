@@ -1,7 +1,7 @@
 /** Small things that many pages show. */
 
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import type { ComponentChildren, RefObject } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { agentCalled, agentPath, useRun } from "./context";
 import { count, dollars, when } from "./format";
 import type { RunState } from "./store";
@@ -101,14 +101,13 @@ export function Problem({ text }: { text: string }) {
 /** Asks once more before what cannot be taken back. */
 export function Confirmed(props: { words: string; sure: string; class?: string; disabled?: boolean; onSure(): void }) {
   const [asking, setAsking] = useState(false);
-  const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     if (!asking) return;
     const timer = setTimeout(() => setAsking(false), 4_000);
     return () => clearTimeout(timer);
   }, [asking]);
   return (
-    <button ref={button} type="button" disabled={props.disabled} class={`${props.class ?? ""} ${asking ? "sure" : ""}`}
+    <button type="button" disabled={props.disabled} class={`${props.class ?? ""} ${asking ? "sure" : ""}`}
       onBlur={() => setAsking(false)}
       onClick={() => {
         if (asking) props.onSure();
@@ -137,6 +136,22 @@ export function useOrder(): [busy: boolean, problem: string, give: (act: () => P
     }
   };
   return [busy, problem, give];
+}
+
+/** What fits into a box, by its width, as that changes. */
+export function useFit<Value>(fit: (width: number) => Value, first: Value): [RefObject<HTMLDivElement | null>, Value] {
+  const box = useRef<HTMLDivElement>(null);
+  const [value, setValue] = useState(first);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const measure = () => setValue(fit(element.clientWidth));
+    const sized = new ResizeObserver(measure);
+    sized.observe(element);
+    measure();
+    return () => sized.disconnect();
+  }, []);
+  return [box, value];
 }
 
 /** A choice kept in this browser. */

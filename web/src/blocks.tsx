@@ -49,8 +49,9 @@ function speaker(entry: Entry, name: string): string {
 function Part({ block, entry, id, shown }: { block: Block; entry: Entry; id: string; shown: Shown }) {
   switch (block.type) {
     case "text":
-      if (entry.by === "agent") return <><Letters text={textOf(block)} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
-      return <><Markdown text={textOf(block)} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
+      return <><Markdown text={block.text ?? ""} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
+    case "letter":
+      return <Letter block={block} n={entry.n} transcript={shown.transcript} />;
     case "thinking":
       return <Thinking block={block} id={id} n={entry.n} transcript={shown.transcript} />;
     case "tool_use":
@@ -64,43 +65,19 @@ function Part({ block, entry, id, shown }: { block: Block; entry: Entry; id: str
   }
 }
 
-function textOf(block: Block): string {
-  if (typeof block.text === "string") return block.text;
-  if (typeof block.thinking === "string") return block.thinking;
-  if (typeof block.content === "string") return block.content;
-  if (Array.isArray(block.content)) {
-    return block.content.map((each: Block) => (typeof each === "string" ? each : each.text ?? `(${each.type})`)).join("\n");
-  }
-  return "";
-}
-
-const LETTER = /<teammate-message ([^>]*)>\n([\s\S]*?)\n?(?:<\/teammate-message>|$)/g;
-
-/** The mail that an agent was handed, without its envelopes. Nothing inside a letter can close one. */
-function Letters({ text }: { text: string }) {
-  const found = [...text.matchAll(LETTER)];
-  if (!found.length) return <Markdown text={text} />;
+/** A letter that an agent was handed, apart from all others. */
+function Letter({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
   return (
-    <>
-      {found.map(([, about, words], index) => (
-        <div key={index} class="envelope">
-          <p>
-            <Who name={attribute(about!, "teammate_id")} />
-            {attribute(about!, "verified") === "no" && <span class="pill pill-gone">not verified</span>}
-            <span class="soft cut">{attribute(about!, "summary")}</span>
-          </p>
-          <Markdown text={words!} />
-        </div>
-      ))}
-    </>
+    <div class="envelope">
+      <p>
+        <Who name={block.sender ?? ""} />
+        {block.verified === false && <span class="pill pill-gone">not verified</span>}
+        <span class="soft cut">{block.summary}</span>
+      </p>
+      <Markdown text={block.text ?? ""} />
+      <Whole block={block} n={n} transcript={transcript} />
+    </div>
   );
-}
-
-const SIGNS: Record<string, string> = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&" };
-
-function attribute(about: string, name: string): string {
-  const found = new RegExp(`(?:^| )${name}=(?:"([^"]*)"|'([^']*)')`).exec(about);
-  return (found?.[1] ?? found?.[2] ?? "").replace(/&(?:lt|gt|quot|amp);/g, (sign) => SIGNS[sign]!);
 }
 
 /** A part that a person opens or closes; it stays so while it is out of sight. */
@@ -117,7 +94,7 @@ function useOpened(transcript: Transcript, id: string, first: boolean): [boolean
 
 function Thinking({ block, id, n, transcript }: { block: Block; id: string; n: number; transcript: Transcript }) {
   const [open, toggle] = useOpened(transcript, id, false);
-  const text = textOf(block);
+  const text = block.text ?? "";
   return (
     <div class="thinking">
       <button type="button" class="fold" aria-expanded={open} onClick={toggle}>
@@ -156,7 +133,7 @@ function Call({ block, id, n, shown }: { block: Block; id: string; n: number; sh
 }
 
 /** What a call is about, in a line: its command, its file, or its first words. */
-export function gist(input: unknown): string {
+function gist(input: unknown): string {
   if (typeof input === "string") return oneLine(input);
   const fields = (input ?? {}) as Record<string, unknown>;
   for (const key of ["command", "file_path", "path", "pattern", "query", "url", "description", "subject", "to"]) {
@@ -182,7 +159,7 @@ export function Input({ input }: { input: unknown }) {
 }
 
 function Output({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
-  const text = textOf(block);
+  const text = block.text ?? "";
   const lines = text.replace(/\n$/, "").split("\n");
   const id = `${n}.output.${block.tool_use_id ?? ""}`;
   const [whole, toggle] = useOpened(transcript, id, lines.length <= FIRST_LINES + 4);
@@ -208,11 +185,10 @@ function Picture({ block, n, transcript }: { block: Block; n: number; transcript
 function Whole({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
   const [problem, setProblem] = useState("");
   if (!block.cut) return null;
-  const length = typeof block.cut === "number" ? block.cut : block.length;
   const ask = () => transcript.whole(n).catch((error: Error) => setProblem(error.message));
   return (
     <button type="button" class="more" onClick={ask}>
-      {problem || `Show all of it${length ? `, ${count(length)} characters` : ""}`}
+      {problem || `Show all of it, ${count(block.cut)} characters`}
     </button>
   );
 }

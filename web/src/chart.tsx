@@ -1,6 +1,7 @@
 /** Small drawings of figures, made of SVG. */
 
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { useFit } from "./bits";
 import { Windowed } from "./windowed";
 
 export interface Bar {
@@ -89,16 +90,8 @@ export function Line({ points, limit, from, to: until, words, time, label }: {
   time(at: number): string;
   label: string;
 }) {
-  const box = useRef<HTMLDivElement>(null);
-  const [wide, setWide] = useState(640);
+  const [box, wide] = useFit((width) => Math.max(240, width), 640);
   const [over, setOver] = useState<Point | null>(null);
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const sized = new ResizeObserver(() => setWide(Math.max(240, element.clientWidth)));
-    sized.observe(element);
-    return () => sized.disconnect();
-  }, []);
   const last = points.at(-1)?.value ?? 0;
   const to = Math.max(until, points.at(-1)?.at ?? 0);
   const most = nice(Math.max(last * 1.08, limit && limit <= last * 4 ? limit * 1.05 : 0, 1e-6));
@@ -153,7 +146,7 @@ export function Line({ points, limit, from, to: until, words, time, label }: {
 }
 
 /** The next round number whose quarters are round too. */
-export function nice(value: number): number {
+function nice(value: number): number {
   const unit = 10 ** Math.floor(Math.log10(value));
   for (const step of [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10]) if (step * unit >= value) return step * unit;
   return 10 * unit;

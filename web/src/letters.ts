@@ -33,7 +33,7 @@ export function peopleIn(letters: readonly LetterRow[]): Map<string, number> {
   return counts;
 }
 
-export const OTHERS = "others";
+const OTHERS = "others";
 
 /** Those with a line of their own; where they are too many, the busiest, and one line for all others. */
 export function linesFor(people: Map<string, number>, most: number): string[] {

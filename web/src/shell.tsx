@@ -53,7 +53,7 @@ function Side({ route, view }: { route: Route; view: RunView | null }) {
         <nav aria-label="Shoal" class="side-home">
           <a class="brand" href="#/runs" aria-label="Shoal, all runs"><Icon name="fish" />Shoal</a>
           <Entry href="#/runs" icon="runs" words="Runs" here={route.page === "runs"} />
-          <Entry href="#/questions" icon="questions" words="All questions" short="Questions" badge={questions.length}
+          <Entry href="#/questions" icon="questions" words="All questions" badge={questions.length}
             here={route.page === "questions" && !view} />
         </nav>
       )}
@@ -74,7 +74,7 @@ function Side({ route, view }: { route: Route; view: RunView | null }) {
   );
 }
 
-function Entry(props: { href: string; icon: IconName; words: string; short?: string; badge?: number; here: boolean }) {
+function Entry(props: { href: string; icon: IconName; words: string; badge?: number; here: boolean }) {
   return (
     <a class="entry" href={props.href} aria-current={props.here ? "page" : undefined}>
       <Icon name={props.icon} />

@@ -92,8 +92,6 @@ export class RunState {
   at = 0;
   /** How many there were; of a long run only the latest are told. */
   lettersInAll = 0;
-  /** Counts the frames; hooks compare it. */
-  version = 0;
   agents = new Rows<AgentRow>((row) => row.id, inTree);
   tasks = new Rows<TaskRow>(
     (row) => taskKey(row.board, row.id),
@@ -108,9 +106,7 @@ export class RunState {
     by((one, other) => one.asked - other.asked || natural(one.id, other.id)),
   );
   costs = new Rows<CostRow>(
-    (row) => `${row.agent}
-${row.model}
-${taskKey(row.board, row.task)}`,
+    (row) => [row.agent, row.model, taskKey(row.board, row.task)].join("\n"),
     by((one, other) => natural(one.name, other.name) || natural(one.model, other.model) || natural(one.task, other.task)),
   );
   spend = new Rows<SpendPoint>((row) => String(row.at), by((one, other) => one.at - other.at));
@@ -129,14 +125,12 @@ ${taskKey(row.board, row.task)}`,
     this.costs.put(frame.costs);
     this.spend.put(frame.spend);
     this.notes.put(frame.notes);
-    this.version += 1;
   }
 
   copy(): RunState {
     const twin = new RunState();
     Object.assign(twin, {
-      run: this.run, live: this.live, offset: this.offset, at: this.at, version: this.version,
-      lettersInAll: this.lettersInAll,
+      run: this.run, live: this.live, offset: this.offset, at: this.at, lettersInAll: this.lettersInAll,
       agents: this.agents.copy(), tasks: this.tasks.copy(), letters: this.letters.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
     });

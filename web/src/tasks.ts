@@ -27,7 +27,7 @@ export function columnsOf(tasks: readonly TaskRow[]): Record<Status, TaskRow[]> 
 }
 
 /** Of two that could be claimed, the one with the lower place is. */
-export const placeOf = (task: TaskRow): number => task.rank ?? Number(task.id);
+const placeOf = (task: TaskRow): number => task.rank ?? Number(task.id);
 const byPlace = (one: TaskRow, other: TaskRow) => placeOf(one) - placeOf(other) || Number(one.id) - Number(other.id);
 
 /** The rank with which a task stands at a place among the others. */

@@ -20,7 +20,6 @@ const NOTHING: Said = { text: "", thinking: "", tool: "" };
 
 export class Transcript {
   entries: Entry[] = [];
-  total = 0;
   loaded = false;
   problem = "";
   said: Said = NOTHING;
@@ -75,7 +74,6 @@ export class Transcript {
         if (page.entries.length && this.loaded) this.said = without(this.said, heard);
         this.put(page.entries);
         this.next = page.next;
-        this.total = page.total;
         this.again ||= page.next < page.total;
       } while (this.again);
       this.problem = "";

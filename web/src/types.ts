@@ -227,22 +227,23 @@ export interface WholeLetter {
 
 /** A part of a transcript's entry; which fields there are follows from its type. */
 export interface Block {
-  type: "text" | "thinking" | "tool_use" | "tool_result" | "image" | string;
+  type: "text" | "letter" | "thinking" | "tool_use" | "tool_result" | "image" | string;
   text?: string;
-  thinking?: string;
+  /** Of a letter: who wrote it, whether its signature is right, and what it is about. */
+  sender?: string;
+  verified?: boolean;
+  summary?: string;
   id?: string;
   name?: string;
   input?: unknown;
   tool_use_id?: string;
-  content?: unknown;
   is_error?: boolean;
   diff?: string | null;
   media_type?: string;
   data?: string;
   url?: string;
-  /** Not all of it is here; its length, where that is told. */
-  cut?: boolean | number;
-  length?: number;
+  /** The full length, where not all of it is here. */
+  cut?: number;
 }
 
 export interface Entry {

@@ -11,6 +11,9 @@ from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
 
 _PROMPTS = Path(__file__).parent / "prompts"
 ASIDE = (_PROMPTS / "aside.md").read_text(encoding="utf-8")
+SUGGEST = (_PROMPTS / "suggest.md").read_text(encoding="utf-8")
+NOTHING = "NONE"
+"""What the model answers where it has nothing to propose."""
 PROGRESS = (_PROMPTS / "progress.md").read_text(encoding="utf-8")
 FORK = "fork"
 """The kind of an agent that is one."""

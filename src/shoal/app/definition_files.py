@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from shoal.app.stamps import Stamp, is_still, stamp
 from shoal.core.definitions import Problem, Source, SourceKind
 from shoal.core.errors import BadDefinition, SettingsError
 from shoal.policy.rules import parse_rule
@@ -22,19 +22,10 @@ Item = TypeVar("Item")
 LARGEST = 1_000_000
 """Bytes of a file."""
 _MOST_FILES = 2_000
-_TICK = 100_000_000
-"""Nanoseconds within which a second change may leave the same time behind."""
-
-
-class _Stamp(Struct, frozen=True):
-    """What tells that a file is another. `settled` is False where the next change might not show in it."""
-
-    facts: tuple[int, ...] = ()
-    settled: bool = True
 
 
 class _Kept(Struct, Generic[Item], frozen=True):
-    stamp: _Stamp
+    stamp: Stamp
     found: Item | Problem
 
 
@@ -60,7 +51,7 @@ class Files(Generic[Item]):
         self._wanted = wanted
         self._deepest = deepest
         self._fixed = fixed
-        self._directories: dict[str, _Stamp] | None = None
+        self._directories: dict[str, Stamp] | None = None
         self._files: dict[str, _Kept[Item]] = {}
         self._paths: tuple[str, ...] = ()
         self._unread: tuple[Problem, ...] = ()
@@ -79,9 +70,9 @@ class Files(Generic[Item]):
         if self._directories is None or self._fixed:
             return self._directories is not None
         for path, seen in self._directories.items():
-            if not _is_still(path, seen):
+            if not is_still(path, seen):
                 return False
-        return not self._files or all(_is_still(path, kept.stamp) for path, kept in self._files.items())
+        return not self._files or all(is_still(path, kept.stamp) for path, kept in self._files.items())
 
     @property
     def found(self) -> tuple[Item | Problem, ...]:
@@ -89,14 +80,14 @@ class Files(Generic[Item]):
         return (*(kept.found for kept in self._files.values()), *self._unread)
 
     def _walk(self) -> None:
-        directories: dict[str, _Stamp] = {}
+        directories: dict[str, Stamp] = {}
         unread: list[Problem] = []
         paths: list[str] = []
         seen: set[tuple[int, int]] = set()
         waiting = [(str(self.root), 0)]
         while waiting:
             directory, depth = waiting.pop()
-            directories[directory] = _stamp(directory)
+            directories[directory] = stamp(directory)
             try:
                 place = os.stat(directory)  # noqa: PTH116
                 if (place.st_dev, place.st_ino) in seen:
@@ -121,13 +112,13 @@ class Files(Generic[Item]):
 
     def _fresh(self, path: str) -> _Kept[Item] | None:
         """None for a file that is gone meanwhile."""
-        stamp = _stamp(path)
+        seen = stamp(path)
         known = self._files.get(path)
-        if known is not None and known.stamp == stamp and stamp.settled:
+        if known is not None and known.stamp == seen and seen.settled:
             return known
-        if not stamp.facts and not os.path.islink(path):  # noqa: PTH114
+        if not seen.facts and not os.path.islink(path):  # noqa: PTH114
             return None
-        return _Kept(stamp, self._read(Path(path)))
+        return _Kept(seen, self._read(Path(path)))
 
     def _problem(self, path: str, what: str) -> Problem:
         return _problem(Path(path), self._kind, what)
@@ -197,25 +188,3 @@ def ruled(parsed: Parsed) -> Parsed:
 
 def _problem(path: Path, kind: SourceKind, what: str) -> Problem:
     return Problem(what=what, name=path.stem, source=Source(kind=kind, path=path))
-
-
-def _stamp(path: str) -> _Stamp:
-    # The clock is read first: a change after it is younger than the tick.
-    now = time.time_ns()
-    facts = _facts(path)
-    return _Stamp(facts, settled=not facts or now - max(facts[:2]) > _TICK)
-
-
-def _is_still(path: str, seen: _Stamp) -> bool:
-    if not seen.facts:
-        # Most directories are not there, and this tells it at half the price of an exception.
-        return not os.access(path, os.F_OK)
-    return seen.settled and _facts(path) == seen.facts
-
-
-def _facts(path: str) -> tuple[int, ...]:
-    try:
-        state = os.stat(path)  # noqa: PTH116 - at every look at the agents: pathlib doubles its cost
-    except OSError:
-        return ()
-    return (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_dev)

@@ -12,8 +12,9 @@ from msgspec import Struct
 from shoal.core.errors import SettingsError
 from shoal.core.mcp import Program, Server
 from shoal.wire.content import load
+from shoal.wire.json_lines import line_of
 from shoal.wire.mcp import ReadServers, read_servers, written_server
-from shoal.wire.settings import Document, line_of
+from shoal.wire.settings import Document
 
 if TYPE_CHECKING:
     from shoal.app.settings import Settings

@@ -41,7 +41,7 @@ def refuse_where_forbidden(parent: Agent, kind: str) -> None:
         raise AgentRefused(f"The agent {kind} was not started: {refused.reason}")
 
 
-def refuse_what_is_not_there(definition: Definition, order: Order) -> None:
+def refuse_where_it_cannot_work(definition: Definition, order: Order) -> None:
     isolation = order.isolation or definition.isolation
     if order.cwd is not None and isolation is not None:
         raise AgentRefused(

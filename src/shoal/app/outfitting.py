@@ -26,8 +26,8 @@ from shoal.app.orders import (
     mode_named,
     move_to,
     name_of,
-    refuse_what_is_not_there,
     refuse_where_forbidden,
+    refuse_where_it_cannot_work,
 )
 from shoal.app.planned import Plan, identity_of, permissions_of
 from shoal.app.quarters import Quarters
@@ -103,7 +103,7 @@ class Outfitting:
         parent = newcomer.parent
         definition = self._definition(order.kind or "")
         refuse_where_forbidden(parent, definition.name)
-        refuse_what_is_not_there(definition, order)
+        refuse_where_it_cannot_work(definition, order)
         kit = await self._stock.equip(definition, ())
         async with kit.closed_on_failure():
             return await self._equipped(order, newcomer, definition, kit)
@@ -182,7 +182,7 @@ class Outfitting:
         if is_fork(parent):
             raise AgentRefused(NO_FORK)
         refuse_where_forbidden(parent, FORK)
-        refuse_what_is_not_there(FORKED, order)
+        refuse_where_it_cannot_work(FORKED, order)
         branch = parent.conversation.up_to_reply()
         if branch is None:
             raise AgentRefused("There is no reply yet after which a fork could begin.")

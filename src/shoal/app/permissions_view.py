@@ -12,7 +12,7 @@ from shoal.app.settings import Settings, load_settings
 from shoal.core.permissions import Behavior, Mode
 from shoal.policy.permissions import RulePermissions
 from shoal.policy.rules import Standing
-from shoal.wire.settings import lines_in
+from shoal.wire.json_lines import lines_in
 from shoal.workspaces.local import LocalWorkspace
 
 if TYPE_CHECKING:

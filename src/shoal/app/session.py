@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from shoal.agent import compaction
-from shoal.agent.forking import ASIDE, run_forked_agent
+from shoal.agent.forking import ASIDE, NOTHING, SUGGEST, run_forked_agent
 from shoal.agent.loop import Ended
 from shoal.app import delegating, notifying, telemetry, tidying
 from shoal.app.commanding import Invocation
@@ -41,6 +41,7 @@ from shoal.core.groups import leave, outlive_cancel, until_one
 from shoal.core.identity import assume
 from shoal.core.ids import LEAD, AgentId, SessionId
 from shoal.core.messages import Message, user
+from shoal.core.wording import one_line
 from shoal.runs.channel import Channel
 from shoal.runs.roll import LEAD_NAMES
 from shoal.wire.notices import message_from
@@ -241,6 +242,13 @@ class Session(Voice):
     async def ask_aside(self, question: str) -> str:
         """What the agent says to a question that never enters its conversation, whether it works or not."""
         return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
+
+    async def suggest(self) -> str:
+        """What the person may want to say next, in a line; empty where nothing is known of that."""
+        if not self.agent.conversation.messages:
+            return ""
+        words = one_line(await run_forked_agent(self.agent, SUGGEST)).strip()
+        return "" if words.strip(".") == NOTHING else words
 
     async def set_model(self, name: str | None) -> None:
         """Ask another model from the next request on; None is the one the session began with."""

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from shoal.core.errors import SettingsError
 from shoal.core.permissions import Behavior
 from shoal.policy.rules import Rule, Standing, contradiction, parse_rule
-from shoal.wire.settings import Document, known_part, lines_in
+from shoal.wire.json_lines import lines_in
+from shoal.wire.settings import Document, known_part
 
 BEHAVIORS: tuple[Behavior, ...] = ("allow", "ask", "deny")
 FLAGS: dict[Behavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}

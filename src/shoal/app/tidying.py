@@ -1,4 +1,4 @@
-"""Removes, while a session comes up, what is older than the person wants to keep."""
+"""Removes, while a session comes up, what is older than the person wants to keep: once a day."""
 
 from __future__ import annotations
 
@@ -29,18 +29,27 @@ async def _tidy(session: Session, ended: Event) -> None:
     settings, clock, debug = session.parts.settings, session.agent.clock, session.parts.debug
     until = clock.monotonic() + SECONDS
 
-    def work() -> Swept:
-        from shoal.stores.files.sweeping import sweep
+    def work() -> Swept | None:
+        from shoal.stores.files.sweeping import is_due, mark, sweep
 
-        return sweep(
+        now = clock.now()
+        if settings.cleanup_period_days and not is_due(settings.home, now=now):
+            return None
+        swept = sweep(
             settings.home,
             days=settings.cleanup_period_days,
-            now=clock.now(),
+            now=now,
             go_on=lambda: not ended.is_set() and clock.monotonic() < until,
         )
+        if swept.finished:
+            mark(settings.home, now=now)
+        return swept
 
     try:
-        told = _told(await asyncio.to_thread(work), settings.cleanup_period_days)
+        swept = await asyncio.to_thread(work)
+        if swept is None:
+            return
+        told = _told(swept, settings.cleanup_period_days)
     except Exception as error:  # noqa: BLE001 - the wall around tidying up: no session ends over it
         told = f"Old sessions could not be removed: {type(error).__name__}: {error}"
     if debug is not None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock
 from shoal.core.errors import NoSuchSession, RunHangs, ShoalError, StoreError
 from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
@@ -57,8 +59,7 @@ def live_sessions(home: Path) -> list[Run]:
 
 def live_runs(home: Path, cwd: Path) -> list[Run]:
     """Those of this directory that a process works on now, the one with the newest event first."""
-    live = [run for run in live_sessions(home) if began_in(run) == str(cwd)]
-    return sorted(live, key=lambda run: run.journal.stat().st_mtime_ns, reverse=True)
+    return [run for run in _newest_first(live_sessions(home)) if began_in(run) == str(cwd)]
 
 
 def _names(home: Path) -> list[str]:
@@ -96,11 +97,17 @@ def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
     if name is not None:
         return find_run(home, name)
     runs = [Run(session=SessionId(each), home=home) for each in _names(home)]
-    dated = [(run.journal.stat().st_mtime_ns, run) for run in runs if run.journal.exists()]
-    for _, run in sorted(dated, key=lambda each: each[0], reverse=True):
-        if began_in(run) == str(cwd.resolve()):
-            return run
-    return None
+    wanted = str(cwd.resolve())
+    return next((run for run in _newest_first(runs) if began_in(run) == wanted), None)
+
+
+def _newest_first(runs: Iterable[Run]) -> list[Run]:
+    """By their newest event; those without a journal, or that are removed just now, are left out."""
+    dated: list[tuple[int, Run]] = []
+    for run in runs:
+        with suppress(OSError):
+            dated.append((run.journal.stat().st_mtime_ns, run))
+    return [run for _, run in sorted(dated, key=lambda each: each[0], reverse=True)]
 
 
 async def demand(run: Run, command: Command, *, patience: float | None = ANSWERING) -> Any:
@@ -208,3 +215,15 @@ class _Told:
         # The run's process may have died between writing an event and telling it.
         for recorded in islice(read_journal(run.journal, start), journaled):
             self.offset = recorded.next
+
+
+def standings_of(run: Run) -> Standings:
+    """Its agents, as its journal tells of them so far."""
+    # Asked first: what a run that ends meanwhile writes last is read.
+    live, standings = run.is_live, Standings()
+    for recorded in read_journal(run.journal):
+        if isinstance(recorded.event, Event):
+            standings.hear(recorded.event, recorded.at / 1000)
+    if not live:
+        standings.lost()
+    return standings

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from shoal.backends.child_log import ChildLog
 from shoal.backends.orders import Orders, utf8
-from shoal.backends.processes import GuardedProcess, lose_all
+from shoal.backends.processes import GuardedProcess, lose_all, pass_on
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch, Process, Processes
@@ -50,8 +50,6 @@ class ForkLink:
         self._log = log
         self._children: dict[int, GuardedProcess] = {}
         self._last = 0
-        self._closing = False
-        self._gone = asyncio.Event()
         self._orders = Orders(end, self._hear, self._end)
 
     @property
@@ -60,7 +58,7 @@ class ForkLink:
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and not self._closing
+        return self._orders.alive
 
     async def fork(self, child: Child) -> GuardedProcess:
         self._last = identity = self._last + 1
@@ -90,28 +88,16 @@ class ForkLink:
 
     async def close(self) -> None:
         """Have it end everything, and wait until it has."""
-        if self._gone.is_set():
-            return
-        if not self._closing:
-            self._closing = True
-            self._orders.finish()
-        try:
-            async with self._clock.deadline(ENDING):
-                await self._gone.wait()
-        except TimeoutError:
+        if not await self._orders.finish(self._clock.deadline(ENDING)):
             self._orders.close()
         with suppress(ProcessError):  # its guardian is gone as well
             await self._process.stop(grace=0)
 
     def _hear(self, news: dict[str, Any]) -> None:
-        identity = next(news[kind] for kind in ("started", "failed", "exited", "gone") if kind in news)
-        self._children[identity].hear(news)
-        if "gone" in news or "failed" in news:
-            del self._children[identity]
+        pass_on(news, self._children)
 
     def _end(self) -> None:
-        self._gone.set()
-        why = CLOSED if self._closing else LOST + self._log.traceback()
+        why = CLOSED if self._orders.finishing else LOST + self._log.traceback()
         lose_all(self._children, why)
 
 

@@ -23,8 +23,6 @@ class GuardianLink:
 
     def __init__(self, hear: Callable[[dict[str, Any]], None], lost: Callable[[], None]) -> None:
         self._lost = lost
-        self._closing = False
-        self._gone = asyncio.Event()
         ours, theirs = socket.socketpair()
         with theirs:
             self._guardian = subprocess.Popen(
@@ -44,7 +42,7 @@ class GuardianLink:
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and not self._closing
+        return self._orders.alive
 
     def order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Sent in order, as fast as the guardian takes them; never blocks, never half a message."""
@@ -52,11 +50,10 @@ class GuardianLink:
             self._orders.give(message, descriptors)
 
     def _end(self) -> None:
-        self._gone.set()
         # Its socket is closed, so it is dead or about to be: this does not wait.
         self._guardian.kill()
         self._guardian.wait()
-        if not self._closing:
+        if not self._orders.finishing:
             self._lost()
 
     def abandon(self) -> None:
@@ -66,13 +63,5 @@ class GuardianLink:
 
     async def close(self) -> None:
         """Have it end everything, and wait until it has."""
-        if self._gone.is_set():
-            return
-        if not self._closing:
-            self._closing = True
-            self._orders.finish()
-        try:
-            async with asyncio.timeout(ENDING):
-                await self._gone.wait()
-        except TimeoutError:
+        if not await self._orders.finish(asyncio.timeout(ENDING)):
             self.abandon()

@@ -8,7 +8,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 
@@ -25,8 +25,16 @@ class Orders:
         self._outbox: deque[tuple[memoryview, list[int]]] = deque()
         self._inbox = b""
         self._closed = False
+        self._gone = asyncio.Event()
+        self.finishing = False
+        """Whether the other side was asked to end everything."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read)
+
+    @property
+    def alive(self) -> bool:
+        """Whether orders are still taken."""
+        return not self._closed and not self.finishing
 
     def give(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Sent in order, as fast as they are taken; never blocks, never half a message."""
@@ -37,11 +45,19 @@ class Orders:
         self._outbox.append((line, [os.dup(fd) for fd in descriptors]))
         self._write()
 
-    def finish(self) -> None:
-        """Half-closed: the other side sees the end, and its own end is still seen here."""
-        if not self._closed:
+    async def finish(self, deadline: AbstractAsyncContextManager[object]) -> bool:
+        """Have the other side end everything: True once it has, False where the deadline passed first."""
+        if not self._closed and not self.finishing:
+            self.finishing = True
+            # Half-closed: the other side sees the end, and its own end is still seen here.
             with suppress(OSError):  # it is gone, which is about to be seen
                 self._socket.shutdown(socket.SHUT_WR)
+        try:
+            async with deadline:
+                await self._gone.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def close(self) -> None:
         if self._closed:
@@ -54,6 +70,7 @@ class Orders:
             for fd in descriptors:
                 os.close(fd)
         self._outbox.clear()
+        self._gone.set()
         self._ended()
 
     def _write(self) -> None:

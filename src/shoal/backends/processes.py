@@ -161,14 +161,18 @@ class GuardedProcesses:
         return self._link
 
     def _hear(self, news: dict[str, Any]) -> None:
-        identity = next(news[kind] for kind in ("started", "failed", "exited", "gone") if kind in news)
-        process = self._running[identity]
-        process.hear(news)
-        if "gone" in news or "failed" in news:
-            del self._running[identity]
+        pass_on(news, self._running)
 
     def _lost(self) -> None:
         lose_all(self._running, LOST)
+
+
+def pass_on(news: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
+    """To the one it is about, which is none of these any more after its end."""
+    identity = next(news[kind] for kind in ("started", "failed", "exited", "gone") if kind in news)
+    running[identity].hear(news)
+    if "gone" in news or "failed" in news:
+        del running[identity]
 
 
 def lose_all(running: dict[int, GuardedProcess], why: str) -> None:

@@ -122,10 +122,18 @@ def api_of(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "re
         return None
     if card.api is not None:
         return card.api
-    host = urlsplit(base_url).hostname or ""
-    if not host.endswith(("openai.com", "azure.com")):
+    if not is_openai(base_url):
         return None
     return next((row.api for row in _rows(provider, card.id) if row.api is not None), None)
+
+
+def is_openai(base_url: str) -> bool:
+    """Whether this is OpenAI itself, and not a server that imitates it."""
+    return f".{urlsplit(base_url).hostname}".endswith((".openai.com", ".azure.com"))
+
+
+def is_own_machine(base_url: str) -> bool:
+    return urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _aliases(provider: str) -> dict[str, str]:

@@ -64,7 +64,7 @@ class ChatModel:
 
     async def _ask(self, body: bytes, request: Request, hear: Hear) -> Reply:
         assembly = ChatAssembly(self._endpoint.asked, request.messages)
-        listening = Listening(self._endpoint.asked, assembly, hear, ended=assembly.ended)
+        listening = Listening(self._endpoint.asked, assembly, hear)
         await hear(Sent())
         await self._endpoint.ask(body, listening.take)
         return assembly.reply()

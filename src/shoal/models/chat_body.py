@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from shoal.core.messages import (
 )
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import version_of
+from shoal.models.catalogue import is_openai, is_own_machine, version_of
 from shoal.models.json_text import encoded
 from shoal.models.turns import alternating, sendable
 
@@ -47,10 +46,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
 def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
     if provider == "openrouter":
         return Dialect(thinking="budget", marks=model.startswith("anthropic/"))
-    host = urlsplit(base_url).hostname or ""
-    if not host.endswith(("openai.com", "azure.com")):
+    if not is_openai(base_url):
         # A small model of one's own may talk for ever; a hosted one has its own limit.
-        return Dialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
+        return Dialect(always_limited=is_own_machine(base_url))
     version = version_of(model)
     return Dialect(
         limit="max_completion_tokens",

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
-from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.requests import Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.faults import SENSELESS, Asked, stream_error
+from shoal.models.assembly import Assembly
+from shoal.models.faults import Asked, stream_error
 from shoal.models.json_text import count_of, encoded, text_of
 from shoal.models.messages_stream import tool_input
 
@@ -35,11 +36,9 @@ class _Call:
         self.size = 0
 
 
-class ChatAssembly:
-    """Takes chunk after chunk; `done` at the end mark. What can be heard of each is in `heard`."""
-
+class ChatAssembly(Assembly):
     def __init__(self, asked: Asked, history: Sequence[Message]) -> None:
-        self._asked = asked
+        super().__init__(asked)
         self._history = history
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -50,20 +49,10 @@ class ChatAssembly:
         self._refused = False
         self._id = ""
         self._model = ""
-        self.heard: list[Delta] = []
-        self.done = False
 
     def ended(self) -> bool:
         """Whether all is there, although no end mark came: some servers send none."""
         return self.done or (self._finish is not None and self._usage is not None)
-
-    def take(self, event: Any) -> None:
-        """Raises a `ModelError` for an error event, or one that makes no sense."""
-        try:
-            self._take(event)
-        except SENSELESS as error:
-            what = f"a chunk that makes no sense: {str(event)[:200]}"
-            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         if event.get("error"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
 from shoal.core.errors import BadReply
-from shoal.core.requests import Delta, Hear, Reply, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.requests import Delta, Hear, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.models.assembly import Assembly
 from shoal.models.faults import Asked
 from shoal.models.json_text import decoded
 from shoal.models.sse import Events, TooLong
@@ -15,32 +16,20 @@ _REPLY_LIMIT = 64 << 20
 """Bytes of a stream; a model that says more has lost its way."""
 
 
-class Assembly(Protocol):
-    """A reply being put together from events."""
-
-    heard: list[Delta]
-    done: bool
-
-    def take(self, event: Any) -> None: ...
-
-    def reply(self) -> Reply: ...
-
-
 class Listening:
     """What an endpoint gives the bytes of one answer to."""
 
-    def __init__(self, asked: Asked, assembly: Assembly, hear: Hear, *, ended: Callable[[], bool]) -> None:
+    def __init__(self, asked: Asked, assembly: Assembly, hear: Hear) -> None:
         self._asked = asked
         self._assembly = assembly
         self._hear = hear
-        self._ended = ended
         self._events = Events()
         self._size = 0
 
     async def take(self, chunk: bytes) -> bool:
         """Whether the answer is whole; b"" says that nothing more will come."""
         if not chunk:
-            return self._ended()
+            return self._assembly.ended()
         for data in self._events_in(chunk):
             if data == b"[DONE]":
                 self._assembly.done = True

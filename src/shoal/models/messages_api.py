@@ -36,7 +36,7 @@ class MessagesModel:
     async def reply(self, request: Request, hear: Hear) -> Reply:
         body = encoded(body_of(request, self._card))
         assembly = MessageAssembly(self._endpoint.asked)
-        listening = Listening(self._endpoint.asked, assembly, hear, ended=lambda: assembly.done)
+        listening = Listening(self._endpoint.asked, assembly, hear)
         await hear(Sent())
         await self._endpoint.ask(body, listening.take)
         return assembly.reply()

@@ -14,9 +14,10 @@ from shoal.core.messages import (
     Thinking,
     ToolUse,
 )
-from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.requests import Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.faults import SENSELESS, Asked, stream_error
+from shoal.models.assembly import Assembly
+from shoal.models.faults import Asked, stream_error
 from shoal.models.json_text import count_of, decoded, text_of
 
 _STOPS = frozenset(get_args(StopReason))
@@ -50,26 +51,14 @@ class _Part:
         self.size = 0
 
 
-class MessageAssembly:
-    """Takes event after event; `done` when the last one came. What can be heard of each is in `heard`."""
-
+class MessageAssembly(Assembly):
     def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+        super().__init__(asked)
         self._parts: dict[int, _Part] = {}
         self._usage: dict[str, int] = {}
         self._stop: str | None = None
         self._id = ""
         self._model = ""
-        self.heard: list[Delta] = []
-        self.done = False
-
-    def take(self, event: Any) -> None:
-        """Raises a `ModelError` for an error event, or one that makes no sense."""
-        try:
-            self._take(event)
-        except SENSELESS as error:
-            what = f"an event that makes no sense: {str(event)[:200]}"
-            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):

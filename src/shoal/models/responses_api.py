@@ -48,7 +48,7 @@ class ResponsesModel:
 
     async def _ask(self, body: bytes, request: Request, hear: Hear) -> Reply:
         assembly = ResponseAssembly(self._endpoint.asked, request.messages)
-        listening = Listening(self._endpoint.asked, assembly, hear, ended=lambda: assembly.done)
+        listening = Listening(self._endpoint.asked, assembly, hear)
         await hear(Sent())
         await self._endpoint.ask(body, listening.take)
         return assembly.reply()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -20,7 +19,7 @@ from shoal.core.messages import (
 )
 from shoal.core.requests import Request
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import version_of
+from shoal.models.catalogue import is_openai, is_own_machine, version_of
 from shoal.models.chat_body import image_url, result_words
 from shoal.models.json_text import encoded
 from shoal.models.reasoning import is_sealed, sealed_in
@@ -48,9 +47,8 @@ class ResponsesDialect(Struct, frozen=True, kw_only=True):
 
 def dialect_of(model: str, base_url: str) -> ResponsesDialect:
     version = version_of(model)
-    host = urlsplit(base_url).hostname or ""
-    if not host.endswith(("openai.com", "azure.com")):
-        return ResponsesDialect(always_limited=host in ("localhost", "127.0.0.1", "::1"))
+    if not is_openai(base_url):
+        return ResponsesDialect(always_limited=is_own_machine(base_url))
     reasons = version >= (5, 0) or bool(re.match(r"o\d", model))
     return ResponsesDialect(
         reasons=reasons,

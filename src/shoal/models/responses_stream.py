@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.core.messages import ContentBlock, Message, Text, Thinking, ToolUse
-from shoal.core.requests import Delta, Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
+from shoal.core.requests import Reply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
+from shoal.models.assembly import Assembly
 from shoal.models.chat_stream import call_ids
 from shoal.models.faults import SENSELESS, Asked, stream_error
 from shoal.models.json_text import count_of, text_of
@@ -21,26 +22,14 @@ _BETWEEN = "\n\n"
 """What parts a summary's paragraphs, which come as parts of their own."""
 
 
-class ResponseAssembly:
-    """Takes event after event; `done` when the response is whole. What can be heard of each is in `heard`."""
-
+class ResponseAssembly(Assembly):
     def __init__(self, asked: Asked, history: Sequence[Message]) -> None:
-        self._asked = asked
+        super().__init__(asked)
         self._history = history
         self._items: dict[int, Mapping[str, Any]] = {}
         """As they were announced, then as they ended."""
         self._sizes: dict[int, int] = {}
         self._response: Mapping[str, Any] = {}
-        self.heard: list[Delta] = []
-        self.done = False
-
-    def take(self, event: Any) -> None:
-        """Raises a `ModelError` for an error event, or one that makes no sense."""
-        try:
-            self._take(event)
-        except SENSELESS as error:
-            what = f"an event that makes no sense: {str(event)[:200]}"
-            raise self._asked.senseless(what, error) from error
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("type") or ("error" if "error" in event else "")

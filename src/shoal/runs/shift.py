@@ -9,6 +9,7 @@ from shoal.agent.loop import run
 from shoal.core.agents import Ran
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Speaker
+from shoal.core.groups import outlive_cancel
 from shoal.core.identity import assume
 from shoal.core.messages import Message, user
 from shoal.core.neutral import neutral
@@ -44,9 +45,7 @@ class Shift:
         except asyncio.CancelledError:
             if not this.stopping:
                 raise
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
+            outlive_cancel()
             self._close(outfit)
             return Ending(status="killed", text=last_words(agent.conversation.messages), detail=this.stopping)
         except ShoalError as error:

@@ -23,6 +23,7 @@ from shoal.core.names import (
     free_name,
     team_name,
 )
+from shoal.core.record import Attempts, Record
 from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
 from shoal.core.signing import KEY_SIZE
 from shoal.core.tasks import (
@@ -45,16 +46,17 @@ class MemoryRecord:
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._ids = ids
         self._boards: dict[str, MemoryTaskBoard] = {}
-        self._mailboxes: dict[TeamName, MemoryMailboxes] = {}
+        self._mailboxes: dict[str, MemoryMailboxes] = {}
         self._keys: dict[TeamName, bytes] = {}
         self.rosters = MemoryRosters(clock, forget=self._forget)
+        self.attempts: Attempts = {}
 
     def board(self, name: str) -> MemoryTaskBoard:
         if name not in self._boards:
             self._boards[name] = MemoryTaskBoard(self._ids)
         return self._boards[name]
 
-    def mailboxes(self, team: TeamName) -> MemoryMailboxes:
+    def mailboxes(self, team: str) -> MemoryMailboxes:
         if team not in self._mailboxes:
             self._mailboxes[team] = MemoryMailboxes()
         return self._mailboxes[team]
@@ -276,7 +278,15 @@ class MemoryRosters:
         self._teams: dict[TeamName, Team] = {}
         self._spawned: dict[TeamName, int] = {}
 
-    async def create(self, name: TeamName, *, lead: Newcomer, session: str, description: str | None) -> Team:
+    async def create(
+        self,
+        name: TeamName,
+        *,
+        lead: Newcomer,
+        session: str,
+        description: str | None,
+        leader: str | None = None,
+    ) -> Team:
         free = TeamName(free_name(team_name(name), set(self._teams)))
         now = self._clock.now()
         first = Member(
@@ -291,7 +301,7 @@ class MemoryRosters:
             name=free,
             description=description,
             created_at=now,
-            lead_agent_id=first.agent_id,
+            lead_agent_id=leader or first.agent_id,
             lead_session_id=session,
             members=(first,),
         )
@@ -328,6 +338,8 @@ class MemoryRosters:
         return member
 
     async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member:
+        if refused := {"agent_id", "joined_at"} & fields.keys():
+            raise RecordError(f"A member's {', '.join(sorted(refused))} cannot be changed.")
         there = self._known(team)
         member = there.member(name)
         if member is None:
@@ -366,3 +378,7 @@ class MemoryRosters:
         if found is None:
             raise NoSuchTeam(f"There is no team {team!r}.")
         return found
+
+
+_CONFORMS: Callable[[Clock, Ids], Record] = MemoryRecord
+"""For the type checker: a member that the port has, and this has not, is an error here."""

@@ -101,7 +101,9 @@ def _inputs(agent: FunctionTool, shown: Shown) -> dict[str, Any]:
         *(() if shown.teams else ("team_name", "mode")),
     )
     if shown.forks:
-        inputs["subagent_type"] |= {"description": "Which agent; a fork of you if left out"}
+        # A new one: all sessions of a process share what the tool is made from.
+        kind = inputs["subagent_type"]
+        inputs["subagent_type"] = {**kind, "description": "Which agent; a fork of you if left out"}
     if not shown.remote:
         inputs["isolation"] = {
             "type": "string",

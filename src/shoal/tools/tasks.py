@@ -227,9 +227,7 @@ class _Desk:
         site = self._standing(site, team)
         board, me, task = self._boards(site.agent), agent_name(site.agent.name), task_id(text)
         key = (site.agent.agent, task)
-        if wish.status == "completed" and (
-            refusal := await self._not_accepted(board, task, site) or await _objection(board, task, site)
-        ):
+        if (refusal := await self._forbidden(board, task, wish, site)) is not None:
             return failed(refusal)
         claim: Claim | None = None
         if wish.claims(me):
@@ -261,6 +259,12 @@ class _Desk:
         for task in begun_by(done.id, around(done, await board.look())):
             if task.owner not in (None, me):
                 await self._assigned(site.agent, task.owner, task)
+
+    async def _forbidden(self, board: TaskBoard, task: TaskId, wish: _Wish, site: Site) -> str | None:
+        """Why the task may not be changed so, whoever holds it."""
+        if (eased := await _eased(board, task, wish, site)) is not None or wish.status != "completed":
+            return eased
+        return await self._not_accepted(board, task, site) or await _objection(board, task, site)
 
     async def _not_accepted(self, board: TaskBoard, task: TaskId, site: Site) -> str | None:
         """Why the task is not done, if the command that decides about it says so."""
@@ -311,6 +315,20 @@ class _Desk:
             said += [f"Can begin now: {', '.join(others)}."] if others else []
         text = " ".join(filter(None, (line(task, open_blockers(task, tasks)), *said)))
         return Outcome(content=text, data={"task": as_data(task)})
+
+
+async def _eased(board: TaskBoard, task: TaskId, wish: _Wish, site: Site) -> str | None:
+    """Who does the work does not choose what it is accepted by."""
+    if site.agent.is_lead or "acceptance" not in wish.metadata:
+        return None
+    found = await board.get(task)
+    command = None if found is None else found.metadata.get("acceptance")
+    if command in (None, wish.metadata["acceptance"]):
+        return None
+    return (
+        f"Task {task} is done when its acceptance command `{command}` passes; only the lead changes that. "
+        "Nothing was changed: write to the lead if the command is wrong."
+    )
 
 
 async def _objection(board: TaskBoard, task: TaskId, site: Site) -> str | None:

@@ -36,7 +36,7 @@ from shoal.wire.field_values import (
     unknown_field,
 )
 from shoal.wire.front_matter import Entry, Unreadable, read_page
-from shoal.wire.settings import line_of
+from shoal.wire.json_lines import line_of
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _LONGEST_NAME = 100

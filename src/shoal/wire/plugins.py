@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from shoal.core.errors import SettingsError
 from shoal.wire.content import load
-from shoal.wire.settings import line_of
+from shoal.wire.json_lines import line_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEXTS = ("version", "description")

@@ -1,4 +1,4 @@
-"""Settings files ⇄ types: what each may hold, how several are merged, and on which line a mistake is."""
+"""Settings files ⇄ types: what each may hold, how several are merged, and where a mistake is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from shoal.core.decisions import Mode
 from shoal.core.errors import SettingsError
 from shoal.wire.content import load
 from shoal.wire.foreign import converted
+from shoal.wire.json_lines import line_of
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -228,8 +229,9 @@ class Known(Struct, frozen=True, kw_only=True, rename="camel"):
     """Variables for the processes that tools start; those of providers count in your own files alone."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
     """Days for which what has ended is kept: transcripts, journals and the other files of runs, debug logs,
-    snapshots of the shell. Older ones are removed when a session starts; 0 removes all but what runs, or what
-    a team needs that still exists. It counts in your own files alone."""
+    snapshots of the shell. Older ones are removed when a session starts, once a day, but for what a team
+    needs that still exists; with 0 that is all that ended an hour ago or earlier. It counts in your own files
+    alone."""
     hooks: Any = None
     """Programs that are told what agents do, by event."""
     disable_all_hooks: bool | None = None
@@ -359,47 +361,3 @@ def holds(document: Document, keys: Sequence[str]) -> bool:
             return False
         value = value[key]
     return True
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
-
-def lines_in(text: str, keys: Sequence[str]) -> list[int]:
-    """The lines of a list's entries, in order."""
-    found: list[int] = []
-    at = line = 0
-    for steps, start in _steps(text):
-        if len(steps) == len(keys) + 1 and [str(step) for step in steps[:-1]] == list(keys):
-            line += text.count("\n", at, start)
-            at = start
-            found.append(line + 1)
-    return found
-
-
-def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line of a key or of a list's entry; where it is not there, of the nearest one above it."""
-    best, depth = 0, 0
-    for steps, start in _steps(text):
-        if depth < len(steps) <= len(keys) and [str(step) for step in steps] == list(keys[: len(steps)]):
-            best, depth = start, len(steps)
-    return text.count("\n", 0, best) + 1
-
-
-def _steps(text: str) -> Iterator[tuple[list[str | int], int]]:
-    """Every key and every entry of a list in valid JSON: the way to it, and where it starts."""
-    steps: list[str | int] = []
-    tokens = list(_TOKEN.finditer(text))
-    words = [token.group() for token in tokens]
-    for token, word, following in zip(tokens, words, [*words[1:], ""], strict=False):
-        in_list = bool(steps) and isinstance(steps[-1], int)
-        if word in ("}", "]"):
-            steps.pop()
-        elif word == "," and in_list:
-            steps[-1] = int(steps[-1]) + 1
-        elif word not in (",", ":"):
-            if following == ":":
-                steps[-1] = load(word.encode(errors="surrogatepass"))
-            if following == ":" or in_list:
-                yield steps, token.start()
-            if word in ("{", "["):
-                steps.append("" if word == "{" else 0)

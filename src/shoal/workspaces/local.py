@@ -19,7 +19,7 @@ from shoal.core.filenames import meant, shown
 from shoal.workspaces.checkpoints import Checkpoints
 from shoal.workspaces.complaints import complaint
 from shoal.workspaces.opening import content_of, opened, opened_alone, whole
-from shoal.workspaces.replacing import create, replace
+from shoal.workspaces.replacing import clear_abandoned, create, replace
 
 _KEPT_FOR_DIFFERENCES = 256 * 1024
 _KEPT_FILES = 64
@@ -64,6 +64,8 @@ class LocalWorkspace:
         """Asked before a file is written; refuses with `WorkspaceError`."""
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
+        self._cleared: set[Path] = set()
+        """Directories in which nothing is left that a killed process was writing."""
 
     def beside(self, changed: Callable[[int, Path], None]) -> LocalWorkspace:
         """Another agent's view of the same files, held to the same places: it has read nothing yet."""
@@ -163,6 +165,9 @@ class LocalWorkspace:
         real = _real(path)
         if self.guard is not None:
             self.guard(real)
+        if real.parent not in self._cleared:
+            self._cleared.add(real.parent)
+            clear_abandoned(real.parent)
         if os.path.lexists(real):
             with opened_alone(real) as file:
                 before, state = whole(real, file)

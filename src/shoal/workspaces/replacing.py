@@ -6,10 +6,15 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import stat
+import time
 from pathlib import Path
 
 _numbers = itertools.count()
+_TEMPORARY = re.compile(r"\.shoal-([0-9]{1,9})-[0-9]+\.tmp")
+_ABANDONED = 60.0
+"""Seconds after which nobody writes to a file any more that is there for one write."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK})
 
 
@@ -50,6 +55,29 @@ def create(path: Path, content: bytes, *, mode: int | None = None) -> None:
         temporary.rename(path)
     finally:
         _forget(temporary)
+
+
+def clear_abandoned(directory: Path) -> None:
+    """Remove what processes that were killed left half written here."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found is None or not entry.is_file(follow_symlinks=False):
+                continue
+            age = time.time() - entry.stat(follow_symlinks=False).st_mtime
+            # Both: a process in another container has a number of its own, and a clock can be set.
+            if age > _ABANDONED and not _is_process(int(found[1])):
+                _forget(Path(entry.path))
+
+
+def _is_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # of another user
+    return True
 
 
 def _refuse_other(path: Path, wanted: os.stat_result) -> None:

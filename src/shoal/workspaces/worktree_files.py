@@ -16,10 +16,10 @@ from msgspec.structs import replace as changed
 from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import State, WorktreeRecord
 from shoal.wire.worktrees import read_record, record_bytes
-from shoal.workspaces.replacing import create, replace
+from shoal.workspaces.replacing import clear_abandoned, create, replace
 
 _ABANDONED = 60.0
-"""Seconds after which nobody writes to a file any more that is there for one write."""
+"""Seconds after which nobody uses an index any more that is there for one look."""
 
 
 class WorktreeFiles:
@@ -35,11 +35,11 @@ class WorktreeFiles:
 
     def clear_abandoned(self) -> None:
         """Remove what processes that were killed left half done."""
-        for pattern in (".shoal-*.tmp", ".agent-*.index"):
-            for path in self.directory.glob(pattern):
-                with suppress(OSError):
-                    if time.time() - path.lstat().st_mtime > _ABANDONED:
-                        path.unlink()
+        clear_abandoned(self.directory)
+        for path in self.directory.glob(".agent-*.index"):
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _ABANDONED:
+                    path.unlink()
 
     def refuse_taken(self, record: WorktreeRecord) -> None:
         if self._file(record.name).exists():

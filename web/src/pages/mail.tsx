@@ -1,7 +1,7 @@
 /** The mail of a run as a sequence diagram: a line for each who writes or reads, an arrow for each letter. */
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Choices, Empty, Time, Who, tint, useKept } from "../bits";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { Choices, Empty, Time, Who, tint, useFit, useKept } from "../bits";
 import { agentCalled, useRun, useSource } from "../context";
 import { clock, oneLine, plural, seconds } from "../format";
 import { called, linesFor, peopleIn, wanted } from "../letters";
@@ -59,17 +59,7 @@ function Diagram({ letters, shown, onShow, onStep }: {
   onStep(by: number): void;
 }) {
   const { state } = useRun();
-  const box = useRef<HTMLDivElement>(null);
-  const [most, setMost] = useState(FEWEST);
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const fit = () => setMost(Math.max(FEWEST, Math.floor((element.clientWidth - TIMES) / laneIn(element.clientWidth))));
-    const sized = new ResizeObserver(fit);
-    sized.observe(element);
-    fit();
-    return () => sized.disconnect();
-  }, []);
+  const [box, most] = useFit((width) => Math.max(FEWEST, Math.floor((width - TIMES) / laneIn(width))), FEWEST);
   const people = useMemo(() => linesFor(peopleIn(letters), most), [letters, most]);
   const lanes = useMemo(() => new Map(people.map((name, index) => [name, index])), [people]);
   const laneOf = (name: string) => lanes.get(called(name)) ?? people.length - 1;

@@ -1,8 +1,8 @@
 /** The members of a run as live cards or as a table, and who waits for whom. */
 
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Choices, Cost, Empty, StateMark, Time, Who, stateWords, tint, useKept } from "../bits";
+import { useMemo, useState } from "preact/hooks";
+import { Choices, Cost, Empty, StateMark, Time, Who, stateWords, tint, useFit, useKept } from "../bits";
 import { agentPath, useNow, useRun, type RunView } from "../context";
 import { ago, clock, count, dollars, plural } from "../format";
 import { runPath } from "../router";
@@ -127,17 +127,7 @@ interface Shown {
 }
 
 function Cards({ agents, view, now }: Shown) {
-  const box = useRef<HTMLDivElement>(null);
-  const [columns, setColumns] = useState(1);
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const fit = () => setColumns(Math.max(1, Math.floor((element.clientWidth - 8) / CARD_WIDTH)));
-    const sized = new ResizeObserver(fit);
-    sized.observe(element);
-    fit();
-    return () => sized.disconnect();
-  }, []);
+  const [box, columns] = useFit((width) => Math.max(1, Math.floor((width - 8) / CARD_WIDTH)), 1);
   const rows = Math.ceil(agents.length / columns);
   return (
     <div ref={box} class="fill">

@@ -219,7 +219,10 @@ class Directory:
 
         A link is removed, and never followed. `go_on` is asked before each file.
         """
-        return _removed(_plain(name), self.fd, go_on)
+        try:
+            return _removed(_plain(name), self.fd, go_on)
+        except (RecursionError, OSError):  # deeper than anything that is ours, or more handles than there are
+            return False
 
     def names(self) -> list[str]:
         return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle

@@ -29,7 +29,7 @@ _MAKING = "making"
 _SPAWNED = "spawned"
 _STAGED = "roster.staged"
 """Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
-_UNCHANGEABLE = frozenset({"agent_id", "name", "joined_at"})
+_UNCHANGEABLE = frozenset({"agent_id", "joined_at"})
 
 
 class FileRosters:

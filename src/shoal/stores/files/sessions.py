@@ -173,7 +173,17 @@ def _transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    return sorted(files, key=lambda file: (-file.stat().st_mtime_ns, file.name))
+    there = [file for file in files if _is_there(file)]
+    return sorted(there, key=lambda file: (-file.stat().st_mtime_ns, file.name))
+
+
+def _is_there(file: os.DirEntry[str]) -> bool:
+    """Whether it was not removed since it was listed; how it stands is known from then on."""
+    try:
+        file.stat()
+    except OSError:
+        return False
+    return True
 
 
 def _beginning(path: Path) -> Iterator[object]:

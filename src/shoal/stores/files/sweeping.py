@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from shoal.stores.files.flocks import try_flock
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.old_sessions import OldSessions
+from shoal.stores.files.places import make_private
 from shoal.stores.files.rosters import CONFIG
 from shoal.wire.foreign import Invalid
 from shoal.wire.roster import read_team
@@ -28,6 +30,8 @@ from shoal.wire.roster import read_team
 YOUNG = 3600.0
 """Seconds for which nothing is removed, however short things are kept: it may be just coming up."""
 _DAY = 24 * 3600.0
+_MARK = "shoal/swept"
+"""Bears the time of the last whole sweep."""
 _SNAPSHOT = re.compile(r"snapshot-(?:bash|zsh)-[0-9]+-[0-9a-f]{8}\.sh(\.part)?")
 _SNAPSHOT_END = b"# whole\n"
 _LOG_LINE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z \{"type":"')
@@ -43,10 +47,27 @@ class Swept(Struct, frozen=True, kw_only=True):
     """False where it was stopped before everything was looked at."""
 
 
+def is_due(home: Path, *, now: int) -> bool:
+    """Whether a day has passed since a sweep came to its end: the more there is, the longer a look takes."""
+    try:
+        since = now / 1000 - (home / _MARK).stat().st_mtime
+    except OSError:
+        return True
+    return not 0 <= since < _DAY
+
+
+def mark(home: Path, *, now: int) -> None:
+    """Note that a sweep came to its end. Without it the next session looks again, which does no harm."""
+    with suppress(OSError, StoreError):
+        make_private(home / "shoal")
+        (home / _MARK).touch(mode=0o600)
+        os.utime(home / _MARK, (now / 1000, now / 1000), follow_symlinks=False)
+
+
 def sweep(home: Path, *, days: int, now: int, go_on: Callable[[], bool] = lambda: True) -> Swept:
     """Remove what nobody has touched for so many days; `now` is in Unix milliseconds.
 
-    `go_on` is asked before each file that is removed. With 0 days all that has ended goes.
+    `go_on` is asked before each file that is removed. With 0 days it is what nobody has touched for an hour.
     """
     before = now / 1000 - max(days * _DAY, YOUNG)
     troubles: list[str] = []

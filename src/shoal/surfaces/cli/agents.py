@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.core.ids import LEAD
 from shoal.core.wording import clean, many
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.flags import settings_option
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from shoal.app.agents_view import AgentsView, Fact
     from shoal.core.definitions import Definition, Problem, Source
 
-LEAD = "lead"
 _DESCRIPTION = "Say in a sentence what it does and when to use it."
 
 agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")
@@ -132,6 +132,7 @@ def new(*, name: str, user: bool, description: str) -> int:
     """Write the file of a new agent, with every field explained, for you to change."""
     from shoal.app.settings import home_directory
     from shoal.surfaces.cli.agent_template import template
+    from shoal.surfaces.cli.new_files import write_new
     from shoal.wire.definitions import name_problem
 
     wrong = name_problem(name)
@@ -146,15 +147,6 @@ def new(*, name: str, user: bool, description: str) -> int:
     if before is not None:
         click.echo(f"There is another of that name ({_source(before)}): `shoal agents validate` says more.")
     return exits.OK
-
-
-def write_new(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise click.ClickException(f"{path} is there already, and is left as it is.") from None
 
 
 def _view(agents: str | None, settings: str | None) -> AgentsView:

@@ -205,9 +205,8 @@ def _line(row: Row) -> str:
 
 def _asker(row: Row) -> str:
     from shoal.app.settings import home_directory
-    from shoal.app.watching import Run
+    from shoal.app.watching import Run, standings_of
     from shoal.core.ids import LEAD
-    from shoal.surfaces.cli.ps import standings_of
     from shoal.surfaces.terminal.paint import cut
 
     standings = standings_of(Run(session=row.session, home=home_directory()))

@@ -52,7 +52,7 @@ COMMANDS = {
         ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
     ),
     "demo": SubCommand(
-        "shoal.surfaces.cli.demo",
+        "shoal.surfaces.cli.demo.command",
         "Watch a team repair a small project, offline.",
         ("shoal demo", "shoal demo --keep", "shoal demo agents", "shoal demo tutorial"),
     ),
@@ -180,7 +180,7 @@ COMMANDS = {
         ),
     ),
     "team": SubCommand(
-        "shoal.surfaces.cli.team",
+        "shoal.surfaces.cli.teams.command",
         "See, start, talk to, stop and resume teams.",
         (
             "shoal team ls",

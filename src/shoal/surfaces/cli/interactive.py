@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from shoal.core.wording import one_line
-from shoal.surfaces.cli.prompt import LivePrompt, PlainPrompt, Prompt
-from shoal.surfaces.cli.talk import Talk
+from shoal.surfaces.cli.plain.prompt import LivePrompt, PlainPrompt, Prompt
+from shoal.surfaces.cli.plain.talk import Talk
 from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 from shoal.surfaces.terminal.sentences import cut_off_agents
@@ -56,9 +56,9 @@ def interactive(
 def _without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
-    from shoal.surfaces.cli.headless import Job, headless
-    from shoal.surfaces.cli.output import Wanted
-    from shoal.surfaces.cli.stdin import with_piped
+    from shoal.surfaces.cli.headless.output import Wanted
+    from shoal.surfaces.cli.headless.run import Job, headless
+    from shoal.surfaces.cli.headless.stdin import with_piped
     from shoal.surfaces.terminal.sentences import say
 
     whole = with_piped(prompt)
@@ -74,8 +74,7 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
 
     `prepare` gives the first prompt once the session is open.
     """
-    from shoal.app.watching import Run
-    from shoal.surfaces.cli.ps import standings_of
+    from shoal.app.watching import Run, standings_of
     from shoal.surfaces.terminal.sittings import say_farewell, sittings
 
     screen = screen_for(sys.stdout)

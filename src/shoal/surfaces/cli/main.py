@@ -142,8 +142,8 @@ def _run(**given: Any) -> int:
 
 
 def _headless(given: dict[str, Any], prompt: str | None) -> int:
-    from shoal.surfaces.cli.headless import Job, headless
-    from shoal.surfaces.cli.output import Wanted
+    from shoal.surfaces.cli.headless.output import Wanted
+    from shoal.surfaces.cli.headless.run import Job, headless
     from shoal.surfaces.cli.program_flags import relayed_servers
 
     streaming = given["input_format"] == "stream-json"
@@ -172,7 +172,7 @@ def _headless(given: dict[str, Any], prompt: str | None) -> int:
 
 
 def _one_prompt(words: Sequence[str]) -> str | None:
-    from shoal.surfaces.cli.stdin import argument_text
+    from shoal.surfaces.cli.headless.stdin import argument_text
 
     if len(words) > 1:
         extra = " ".join(words[1:])
@@ -189,7 +189,7 @@ def _one_prompt(words: Sequence[str]) -> str | None:
 
 
 def _with_stdin(prompt: str | None) -> str:
-    from shoal.surfaces.cli.stdin import with_piped
+    from shoal.surfaces.cli.headless.stdin import with_piped
 
     whole = with_piped(prompt)
     if not whole:

@@ -60,7 +60,7 @@ async def _serve(papers: Papers) -> int:
 
 def _told(screen: Screen) -> Callable[[Event], None]:
     from shoal.app.picture.standing import Standings
-    from shoal.surfaces.cli.telling import Telling
+    from shoal.surfaces.cli.plain.telling import Telling
 
     standings, clock = Standings(), SystemClock()
     telling = Telling(screen, onlooker=True, standings=standings)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, one object for each agent.")
 def command(*, session: str | None, as_json: bool) -> int:
     """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
+    from shoal.app.watching import standings_of
     from shoal.core.clock import SystemClock
 
     now = SystemClock().now() / 1000
@@ -45,21 +46,6 @@ def _chosen(session: str | None) -> list[Run]:
     cwd = Path.cwd()
     home = find_home(os.environ, cwd)
     return live_runs(home, cwd) if session is None else [find_run(home, session)]
-
-
-def standings_of(run: Run) -> Standings:
-    from shoal.app.picture.standing import Standings
-    from shoal.core.events import Event
-    from shoal.stores.files.journal import read_journal
-
-    standings = Standings()
-    live = run.is_live
-    for recorded in read_journal(run.journal):
-        if isinstance(recorded.event, Event):
-            standings.hear(recorded.event, recorded.at / 1000)
-    if not live:
-        standings.lost()
-    return standings
 
 
 def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:

@@ -53,9 +53,9 @@ def run_with(
         from shoal.surfaces.cli.interactive import interactive
 
         return interactive(options, prompt, prepare, plain=flags["plain"])
-    from shoal.surfaces.cli.headless import Job
-    from shoal.surfaces.cli.headless import headless as run_headless
-    from shoal.surfaces.cli.output import Wanted
+    from shoal.surfaces.cli.headless.output import Wanted
+    from shoal.surfaces.cli.headless.run import Job
+    from shoal.surfaces.cli.headless.run import headless as run_headless
 
     wanted = Wanted(format=flags["output_format"], partial_messages=flags["include_partial_messages"])
     return run_headless(

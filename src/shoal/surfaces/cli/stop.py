@@ -27,8 +27,7 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     import asyncio
 
     from shoal.app.settings import home_directory
-    from shoal.app.watching import find_run
-    from shoal.surfaces.cli.ps import standings_of
+    from shoal.app.watching import find_run, standings_of
 
     run = find_run(home_directory(), session)
     stopped = asyncio.run(_stopped(run, agent))

@@ -16,9 +16,8 @@ from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.keys import Press
-from shoal.surfaces.cli.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
-from shoal.surfaces.cli.viewing import Viewing, Words
+from shoal.surfaces.cli.plain.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
+from shoal.surfaces.cli.plain.viewing import Viewing, Words
 from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
@@ -49,17 +48,6 @@ def command(*, session: str, agent: str, leave: bool) -> int:
         return exits.INTERRUPTED
 
 
-class _Prompt(LivePrompt):
-    any_key = False
-    """Whether whatever is pressed ends the view."""
-
-    def _pressed(self, press: Press) -> None:
-        if self.any_key:
-            self._inputs.put_nowait(HungUp())
-        else:
-            super()._pressed(press)
-
-
 class View:
     """Reads what is on disk, so that many viewers cost the run nothing; only what is typed goes to it."""
 
@@ -68,7 +56,7 @@ class View:
         self._screen = screen
         self._leave = leave
         self._viewing = Viewing(agent, screen)
-        self._prompt: _Prompt | PlainPrompt | None = None
+        self._prompt: LivePrompt | PlainPrompt | None = None
         self._cwd = ""
         self._unsent: deque[str] = deque()
         self._typed = asyncio.Event()
@@ -77,7 +65,7 @@ class View:
     async def with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
         screen = self._screen
-        self._prompt = _Prompt(screen, history) if isinstance(screen, LiveScreen) else PlainPrompt(screen)
+        self._prompt = LivePrompt(screen, history) if isinstance(screen, LiveScreen) else PlainPrompt(screen)
         self._prompt.open()
         try:
             async with asyncio.TaskGroup() as group:
@@ -89,7 +77,7 @@ class View:
         finally:
             self._prompt.close()
 
-    async def _listen(self, prompt: _Prompt | PlainPrompt) -> int:
+    async def _listen(self, prompt: LivePrompt | PlainPrompt) -> int:
         while True:
             match await prompt.input():
                 case Entered(text=text) if text.strip():
@@ -155,8 +143,8 @@ class View:
         ended = viewing.stage == "ended"
         if ended and self._leave:
             self._over = True
-        elif isinstance(self._prompt, _Prompt):
-            self._prompt.any_key = ended
+        elif isinstance(self._prompt, LivePrompt):
+            self._prompt.any_key_ends = ended
             if ended:
                 self._prompt.ask("any key closes this view")
             else:

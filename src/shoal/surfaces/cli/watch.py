@@ -26,9 +26,9 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD
 from shoal.core.usage import Usage
 from shoal.core.wording import count, dollars, one_line
-from shoal.surfaces.cli.agent_rows import detailed_rows
-from shoal.surfaces.cli.progress import LiveRows
-from shoal.surfaces.cli.telling import Telling
+from shoal.surfaces.cli.headless.progress import LiveRows
+from shoal.surfaces.cli.plain.agent_rows import detailed_rows
+from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.terminal.activity import Activity
 from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import Screen, screen_for

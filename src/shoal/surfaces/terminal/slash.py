@@ -86,6 +86,12 @@ async def _help(talk: Dialogue, _: str) -> None:
             write(f"  {line}\n", DIM)
 
 
+async def _suggest(talk: Dialogue, _: str) -> None:
+    proposal = await talk.session.suggest()
+    with talk.telling.aside() as write:
+        write(f"  ↳ {proposal or 'There is nothing to propose yet.'}\n", "" if proposal else DIM)
+
+
 def _from(command: Skill | TypedPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
@@ -219,6 +225,7 @@ def _command(usage: str, about: str, run: Run, *, at_once: bool = True) -> Comma
 COMMANDS = (
     _command("/help", "this list", _help),
     _command("/btw QUESTION", "ask beside the work", _btw),
+    _command("/suggest", "what you may want to say next", _suggest),
     _command(
         "/agents [stop ID]",
         "who is at work; also stop all, show, send, background",

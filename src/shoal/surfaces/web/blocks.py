@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import unescape
 from typing import Any, TypeAlias
 
@@ -38,8 +38,8 @@ def entry_shown(number: int, entry: Said | Compacted | Rewound, *, whole: bool =
     match entry:
         case Said(message=message):
             role, by = str(message.role), _by(entry)
-            content = map(_opened, message.content) if by == "agent" else message.content
-            blocks = [_block(block, whole=whole) for block in content]
+            shown = _with_letters if by == "agent" else _alone
+            blocks = [each for block in message.content for each in shown(block, whole=whole)]
         case Compacted(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
         case Rewound(turn=turn):
@@ -47,16 +47,37 @@ def entry_shown(number: int, entry: Said | Compacted | Rewound, *, whole: bool =
     return {"n": number, "at": entry.at, "role": role, "by": by, "blocks": blocks}
 
 
-def _opened(block: ContentBlock) -> ContentBlock:
-    """Letters as people read them: who writes, about what, and the words."""
-    return Text(text=LETTER.sub(_letter, block.text)) if isinstance(block, Text) else block
+def _alone(block: ContentBlock, *, whole: bool) -> Iterator[Shown]:
+    yield _block(block, whole=whole)
 
 
-def _letter(found: re.Match[str]) -> str:
+def _with_letters(block: ContentBlock, *, whole: bool) -> Iterator[Shown]:
+    """Each letter for itself: what one says can pass for no other, and for nobody else's."""
+    if not isinstance(block, Text):
+        yield _block(block, whole=whole)
+        return
+    end = 0
+    for found in LETTER.finditer(block.text):
+        yield from _words(block.text[end : found.start()], whole=whole)
+        yield _letter(found, whole=whole)
+        end = found.end()
+    yield from _words(block.text[end:], whole=whole)
+
+
+def _words(text: str, *, whole: bool) -> Iterator[Shown]:
+    if text.strip():
+        yield {"type": "text", **_cut(text.strip(), whole=whole)}
+
+
+def _letter(found: re.Match[str], *, whole: bool) -> Shown:
     summary = _SUMMARY.search(found["about"])
-    doubt = " (not verified)" if 'verified="no"' in found["about"] else ""
-    subject = f" – {unescape(summary[2])}" if summary else ""
-    return f"**{found['sender']}**{doubt}{subject}\n\n{found['words']}\n"
+    return {
+        "type": "letter",
+        "sender": found["sender"],
+        "verified": 'verified="no"' not in found["about"],
+        "summary": unescape(summary[2]) if summary else "",
+        **_cut(found["words"], whole=whole),
+    }
 
 
 def _by(entry: Said) -> str:

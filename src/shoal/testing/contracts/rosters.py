@@ -143,6 +143,27 @@ async def a_change_touches_one_member_alone(doors: Doors[Rosters]) -> None:
         await refused(rosters.change(TeamName("none"), ANN, is_active=True), NoSuchTeam)
 
 
+@RULES.shows()
+async def what_makes_a_member_itself_is_never_changed(doors: Doors[Rosters]) -> None:
+    async with doors() as rosters:
+        await created(rosters)
+        ann = await rosters.join(ROOF, newcomer())
+        changes: tuple[dict[str, object], ...] = ({"agent_id": "bob@roof"}, {"joined_at": 1})
+        for change in changes:
+            said = await refused(rosters.change(ROOF, ANN, is_active=False, **change), RecordError)
+            assert next(iter(change)) in said
+        assert (await found(rosters)).members[1] == ann
+
+
+@RULES.shows()
+async def a_teammate_elsewhere_may_lead_a_team(doors: Doors[Rosters]) -> None:
+    async with opened(doors, 2) as (rosters, others):
+        team = await rosters.create(ROOF, lead=_LEAD, session="s-1", description=None, leader="bob@cellar")
+        assert (team.lead_agent_id, team.lead_session_id) == ("bob@cellar", "s-1")
+        assert [member.name for member in team.members] == [LEAD_NAME]
+        assert await others.read(ROOF) == team
+
+
 @RULES.shows("TEAM-05")
 async def who_is_at_work_is_shown_for_many_at_once_and_strangers_are_passed_over(
     doors: Doors[Rosters],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -35,6 +35,7 @@ MOST_TOOLS = 500
 LONGEST_SCHEMA = 100_000
 LONGEST_DESCRIPTION = 10_000
 T = TypeVar("T")
+Page = TypeVar("Page", bound=types.PaginatedResult)
 
 # What the SDK says of servers goes to whoever set logging up, and never to a terminal that nobody asked.
 for _name in ("mcp", "client", "httpx2", "httpcore2"):
@@ -138,13 +139,8 @@ class Link:
 
     async def resources(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await _sent(self._client.list_resources(cursor=cursor))
+        async for page in _pages(self._client.list_resources):
             found += (_shown_resource(each) for each in page.resources)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
         return found
 
     async def read(self, uri: str, site: Site) -> Outcome:
@@ -153,29 +149,22 @@ class Link:
     async def _tools(self) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
         listed: dict[str, ListedTool] = {}
         notes: list[str] = []
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await _sent(self._client.list_tools(cursor=cursor))
-            for tool in page.tools:
-                name = tool_name(self._server.name, tool.name)
-                if (why := _too_much(listed, name, tool)) is not None:
-                    notes.append(why)
-                else:
-                    listed[name] = _listed(name, tool)
-            cursor = page.next_cursor
-            if cursor is None or len(listed) >= MOST_TOOLS:
-                break
+        async with aclosing(_pages(self._client.list_tools)) as pages:
+            async for page in pages:
+                for tool in page.tools:
+                    name = tool_name(self._server.name, tool.name)
+                    if (why := _too_much(listed, name, tool)) is not None:
+                        notes.append(why)
+                    else:
+                        listed[name] = _listed(name, tool)
+                if len(listed) >= MOST_TOOLS:
+                    break
         return tuple(listed.values()), tuple(notes[:10])
 
     async def _prompts(self) -> list[types.Prompt]:
         found: list[types.Prompt] = []
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await _sent(self._client.list_prompts(cursor=cursor))
+        async for page in _pages(self._client.list_prompts):
             found += page.prompts
-            cursor = page.next_cursor
-            if cursor is None:
-                break
         return found[:MOST_TOOLS]
 
 
@@ -219,6 +208,17 @@ async def _listen(client: Client, changes: _Changes) -> None:
                 await changes.look()
     except (MCPError, RuntimeError, TimeoutError):
         return
+
+
+async def _pages(listing: Callable[..., Awaitable[Page]]) -> AsyncGenerator[Page, None]:
+    """A list that comes in parts, as far as anybody wants to read."""
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await _sent(listing(cursor=cursor))
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 async def _sent(request: Awaitable[T]) -> T:

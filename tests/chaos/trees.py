@@ -1,0 +1,52 @@
+"""What is wrong with the worktrees of a round, when nobody works in them any more."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+OURS = "shoal-worktrees.lock"
+"""Stays, and holds nobody up: the lock on it ends with who has it."""
+
+
+class _Tree(Struct, frozen=True):
+    path: Path
+    branch: str
+
+
+def faults(place: Path) -> Iterator[str]:
+    """After `shoal worktree reap`: those that are left hold work, and git, disk and record agree on them."""
+    project = place / "project"
+    trees = {each.path.name: each for each in _listed(project) if each.path != project}
+    there = {path.name for path in (place / "home").glob("worktrees/*/agent-*") if path.is_dir()}
+    known = {path.stem for path in (place / "home").glob("worktrees/*/agent-*.json")}
+    yield from (f"git knows of the worktree {name}, which is gone" for name in sorted({*trees} - there))
+    yield from (f"git does not know of the worktree {name}" for name in sorted(there - {*trees}))
+    yield from (f"the worktree {name} is in no record" for name in sorted(there - known))
+    yield from (f"the worktree {name} is recorded and gone" for name in sorted(known - there))
+    yield from (
+        f"the worktree {name} is left over, with no work in it"
+        for name in sorted({*trees} & there)
+        if not _git(trees[name].path, "status", "--porcelain", "--ignored")
+        and not _git(trees[name].path, "log", "--format=%h", "main..HEAD")
+    )
+    branches = {*_git(project, "for-each-ref", "--format=%(refname)", "refs/heads").splitlines()}
+    used = {"refs/heads/main", *(tree.branch for tree in trees.values())}
+    yield from (f"the branch {branch} is left over" for branch in sorted(branches - used))
+    locks = (path for path in (project / ".git").rglob("*.lock") if path.name != OURS)
+    yield from (f"left behind: {path.relative_to(place)}" for path in locks)
+
+
+def _listed(project: Path) -> Iterator[_Tree]:
+    for block in _git(project, "worktree", "list", "--porcelain").split("\n\n"):
+        facts = dict(row.partition(" ")[::2] for row in block.splitlines())
+        if "worktree" in facts:
+            yield _Tree(Path(facts["worktree"]), facts.get("branch", ""))
+
+
+def _git(where: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if not done.returncode else f"failed: {done.stderr.strip()}"
