@@ -184,7 +184,7 @@ def test_what_a_person_gives_needs_no_trust(clone: Clone) -> None:
 
 
 def test_trust_does_not_cover_what_only_a_person_can_set(clone: Clone) -> None:
-    opened = {"sandbox": {"enabled": False}, "unattended_allow": ["Bash"]}
+    opened = {"sandbox": {"enabled": False}, "unattended_allow": ["Bash"], "channels": ["server:chat"]}
     clone.file.write_text(
         json.dumps({"permissions": {"defaultMode": "bypassPermissions", "allow": ["Bash"]}, "shoal": opened})
     )
@@ -194,6 +194,7 @@ def test_trust_does_not_cover_what_only_a_person_can_set(clone: Clone) -> None:
     assert settings.permissions.default_mode is None
     assert settings.own.sandbox.enabled == "auto"
     assert settings.own.unattended_allow == ()
+    assert settings.own.channels == ()
 
 
 def test_an_answer_for_the_project_is_trusted_by_being_given(clone: Clone) -> None:

@@ -14,6 +14,7 @@ from shoal.core.ids import LEAD
 from shoal.core.questions import MayRun
 from shoal.stores.files.questions import Questions
 from shoal.testing import call, messages_server
+from shoal.testing.replies import Delay
 
 WAITING = json.dumps({"shoal": {"question_patience": 30}})
 
@@ -129,3 +130,25 @@ async def test_a_yes_that_would_keep_nothing_is_refused(shoal: Program, home: Pa
     answer = await shoal("ask", "answer", "ruleless", "yes", "--for", how_long)
     assert answer.code == 2
     assert f"leave --for {how_long} out" in answer.err
+
+
+@pytest.mark.spec("QUE-03")
+async def test_a_yes_to_a_question_of_a_killed_run_is_heard_when_it_was_resumed(shoal: Program) -> None:
+    async with messages_server([call("Bash", command="touch made"), ["never", Delay(seconds=60)]]) as server:
+        shoal.talks_to(server)
+        async with shoal.started("-p", "go", "--model", MODEL, "--settings", WAITING) as run:
+            row = await asked(shoal, run)
+        dead = await shoal("ask", "answer", row["id"], "yes")
+        assert (dead.code, f"--resume {row['session']}" in dead.err) == (1, True)
+        again = ("-p", "go on", "--model", MODEL, "--resume", row["session"])
+        async with shoal.started(*again) as run:
+            assert run.stdin is not None
+            run.stdin.close()
+            await server.arrived(2)
+            no = await shoal("ask", "answer", row["id"], "no")
+            assert (no.code, "nothing left to deny" in no.err) == (1, True)
+            yes = await shoal("ask", "answer", row["id"], "yes")
+            assert (yes.code, "is not run by itself" in yes.text) == (0, True)
+            twice = await shoal("ask", "answer", row["id"], "yes")
+            assert (twice.code, "counts once" in twice.err) == (1, True)
+    assert not (shoal.project / "made").exists()

@@ -264,3 +264,30 @@ async def test_an_interrupt_right_behind_a_prompt_leaves_the_run_going(shoal: Pr
             ran = await ended(driver.process)
     assert [line["type"] for line in ran.lines].count("result") == 2
     assert ran.code == 0
+
+
+@pytest.mark.spec("QUE-03", "QUE-06")
+async def test_a_late_answer_of_a_driving_program_is_told_to_the_agent(shoal: Program, project: Path) -> None:
+    flags = ("--permission-prompt-tool", "stdio")
+    async with messages_server([call("Bash", command="touch a"), "resumed", "heard"]) as server:
+        shoal.talks_to(server)
+        async with driven(shoal, *flags) as driver:
+            await driver.say(user("make it"))
+            asked = await driver.until("control_request")
+            session = driver.heard[0]["session_id"]
+        # Leaving the block has killed it.
+        async with driven(shoal, *flags, "--resume", session) as driver:
+            await driver.say(user("go on"))
+            assert (await driver.until("result"))["result"] == "resumed"
+            await driver.say(decision(asked, behavior="deny", message="no"))
+            await driver.say(decision({"request_id": "nobody-asked"}, behavior="allow"))
+            await driver.say(decision(asked, behavior="allow"))
+            assert (await driver.until("result"))["result"] == "heard"
+            await driver.say(decision(asked, behavior="allow"))
+            ran = await ended(driver.process)
+    assert "<permission-granted tool=" in json.dumps(server.requests[-1].body["messages"][-1])
+    assert not (project / "a").exists()
+    _, no, unknown, again = ["", *(line for line in ran.err.splitlines() if "of stdin answers" in line)]
+    assert "nothing left to deny" in no
+    assert "There is no question 'nobody-asked'" in unknown
+    assert "counts once" in again

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, PATIENCE, Program, ended
 
 from shoal.core.messages import ToolUse
 from shoal.testing import messages_server
@@ -100,3 +102,53 @@ async def test_a_flag_that_cannot_be_used_says_what_it_takes(shoal: Program) -> 
     ran = await shoal("-p", "Look.", "--mcp-config", "nowhere.json")
     assert ran.code == 2
     assert "--mcp-config takes JSON or the path of a file" in ran.err
+
+
+def channel(manner: str, pipe: Path | str = "") -> str:
+    script = ROGUE.with_name("channel_server.py")
+    server = {"command": sys.executable, "args": [str(script), manner, str(pipe)]}
+    return json.dumps({"mcpServers": {"chat": server}})
+
+
+@pytest.mark.spec("QUE-03")
+async def test_a_channel_that_never_stops_keeps_no_run_alive(shoal: Program) -> None:
+    pushed = ToolUse(id="t1", name="mcp__chat__push", input={"params": {"content": "from afar"}})
+    flags = ("--model", MODEL, "--allowedTools", "mcp__chat", "--mcp-config", channel("endless"))
+    async with messages_server([[pushed], "over"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "Look.", *flags, "--channels", "server:chat")
+    assert (ran.code, ran.text) == (0, "over\n")
+    assert '<channel source=\\"chat\\">from afar</channel>' in json.dumps(server.requests[1].body["messages"])
+
+
+async def test_a_push_wakes_a_run_that_a_program_drives(shoal: Program, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    streams = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
+    flags = ("--model", MODEL, "--mcp-config", channel("plain", pipe), "--channels", "server:chat")
+    prompt = {"type": "user", "message": {"role": "user", "content": "Look."}}
+    async with messages_server(["over", "heard"]) as server:
+        shoal.talks_to(server)
+        async with shoal.started(*streams, *flags) as run:
+            assert run.stdin is not None
+            assert run.stdout is not None
+            run.stdin.write(json.dumps(prompt).encode() + b"\n")
+            async with asyncio.timeout(PATIENCE):
+                results: list[str] = []
+                while len(results) < 2:
+                    line = json.loads(await run.stdout.readline())
+                    if line["type"] == "result":
+                        results.append(line["result"])
+                        if len(results) == 1:
+                            pushed = json.dumps({"content": "pushed at rest"}) + "\n"
+                            await asyncio.to_thread(pipe.write_text, pushed)
+            assert (await ended(run)).code == 0
+    assert results == ["over", "heard"]
+    assert "pushed at rest</channel>" in json.dumps(server.requests[1].body["messages"])
+
+
+@pytest.mark.parametrize("entry", ["chat", "plugin:chat"])
+async def test_a_channel_that_names_no_server_is_refused(shoal: Program, entry: str) -> None:
+    ran = await shoal("-p", "Look.", "--channels", entry)
+    assert ran.code == 2
+    assert f"{entry!r} names no channel. Write server: and the name" in " ".join(ran.err.split())

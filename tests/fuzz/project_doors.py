@@ -66,6 +66,7 @@ def _settings(home: Path, project: Path, data: bytes) -> None:
         assert settings.own.sandbox.writable == ()
         assert settings.own.telemetry == alone.own.telemetry
         assert settings.own.unattended_allow == ()
+        assert settings.own.channels == ()
         assert configured(settings, cwd=project).servers == ()
         assert configured_hooks(settings).hooks == ()
 

@@ -257,6 +257,7 @@ def _notes(basis: Basis, shared: Shared) -> tuple[str, ...]:
         *basis.definitions.unusable(),
         *shared.knowledge.remarks(),
         *shared.servers.configured.problems,
+        *shared.servers.missing_channels(),
         *unknown_rules((*options.allowed_tools, *options.disallowed_tools), shared.tools),
         *basis.history.notes,
     )

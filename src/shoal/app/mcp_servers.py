@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from shoal.app.channels import Channels
 from shoal.app.mcp_files import Configured
 from shoal.core.definitions import Definition
 from shoal.core.errors import AgentRefused
-from shoal.core.mcp import PREFIX, OfferedPrompt, Server, ServerStanding, Status, is_meant
+from shoal.core.mcp import PREFIX, OfferedPrompt, Push, Server, ServerStanding, Status, is_meant
 from shoal.core.tools import Tool
 from shoal.tools.mcp.host import Host, LinkRefused
 from shoal.tools.mcp.life import ServerLife
@@ -55,8 +56,10 @@ class McpServers:
         *,
         wait: float,
         trusts: Callable[[Definition], bool],
+        channels: Channels | None = None,
     ) -> None:
         self.configured = configured
+        self.channels = channels
         self.relayed: tuple[ServerStanding, ...] = ()
         """Servers that the program which drives the session brought with it; their tools are the caller's."""
         self.changed: Callable[[], None] = lambda: None
@@ -94,7 +97,7 @@ class McpServers:
         if self._started is not None:
             return
         self._started = self._clock.monotonic()
-        self._lives += map(self._begun, self.configured.servers)
+        self._lives += (self._begun(server, self._hears(server)) for server in self.configured.servers)
 
     async def ready(self) -> None:
         """Until every server is there or has failed, but not long: the first request is not held up."""
@@ -120,6 +123,12 @@ class McpServers:
             *(_unstarted(server, "disabled", OFF) for server in self.configured.disabled),
             *(_unstarted(server, "disabled", UNTRUSTED) for server in self.configured.untrusted),
         )
+
+    def missing_channels(self) -> tuple[str, ...]:
+        """What to tell of channels whose servers are not among those that are started."""
+        if self.channels is None:
+            return ()
+        return self.channels.unknown(server.name for server in self.configured.servers)
 
     def prompts(self) -> tuple[OfferedPrompt, ...]:
         """For slash commands: `/` and the name."""
@@ -233,8 +242,13 @@ class McpServers:
                 return OFF
         return "no such server is configured; `shoal mcp ls` lists them"
 
-    def _begun(self, server: Server) -> ServerLife:
-        life = ServerLife(server, self._host, self._heard)
+    def _hears(self, server: Server) -> Callable[[str, Push], None] | None:
+        """Of the session's servers alone: an agent's own may have any name."""
+        channels = self.channels
+        return channels.push if channels is not None and server.name in channels.names else None
+
+    def _begun(self, server: Server, hears: Callable[[str, Push], None] | None = None) -> ServerLife:
+        life = ServerLife(server, self._host, self._heard, hears)
         life.begin(self._group)
         return life
 

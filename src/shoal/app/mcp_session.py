@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import shoal
 from shoal.app.agent_trust import trusts_agent
+from shoal.app.channels import Channels, named_channels
 from shoal.app.mcp_files import configured
 from shoal.app.mcp_servers import McpServers
 from shoal.app.options import Options
@@ -115,4 +116,12 @@ def session_servers(
         tools,
         wait=_wait(options, settings),
         trusts=partial(trusts_agent, settings.home, reach.workspace.root),
+        channels=_channels(options, settings, session),
     )
+
+
+def _channels(options: Options, settings: Settings, session: Session) -> Channels | None:
+    names = named_channels(options.channels, "--channels")
+    names |= named_channels(settings.own.channels, "shoal.channels")
+    # In the process of a teammate there is no lead who could hear them.
+    return Channels(session, names) if names and options.link is None else None

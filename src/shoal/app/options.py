@@ -46,6 +46,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
     strict_mcp_config: bool = False
     """Whether those are all: nothing of settings and of `.mcp.json`."""
+    channels: Sequence[str] = ()
+    """MCP servers that may push messages to the lead, each as `server:NAME`, beside those of settings."""
     tools: Sequence[Tool] = ()
     """Tools of the caller's own, beside the built-in ones."""
     output_schema: Mapping[str, Any] | None = None

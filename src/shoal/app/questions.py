@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from glob import escape
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.ids import SessionId
-from shoal.core.questions import Answer, Question
+from shoal.core.questions import Answer, MayRun, Question
 from shoal.stores.files.locks import is_held
 from shoal.stores.files.questions import Questions
 
@@ -54,6 +55,28 @@ def find_row(rows: tuple[Row, ...], start: str, home: Path) -> Row:
         f"There is no open question {start!r}: it was answered, or withdrawn. `shoal ask` lists those open.",
         path=home,
     )
+
+
+def find_cut_off(home: Path, start: str, clock: Clock) -> Row | None:
+    """The one question of that id whose call was cut off when its process died, if it is one."""
+    found: list[Row] = []
+    for path in (home / "shoal" / "runs").glob(f"*/questions/{escape(start)}*.json"):
+        store, session = Questions(path.parent), SessionId(path.parent.parent.name)
+        question = None if "." in path.stem else store.get(path.stem)
+        if isinstance(question, MayRun) and store.was_cut_off(question):
+            seconds = max(0, (clock.now() - store.asked_at(question)) // 1000)
+            live = is_held(home, session)
+            found.append(
+                Row(session=session, question=question, seconds=seconds, live=live, directory=path.parent)
+            )
+    return found[0] if len(found) == 1 else None
+
+
+def give_late(row: Row, answer: Answer) -> None:
+    """Raises `StoreError` where nobody would hear it, for a no, and where somebody said yes before."""
+    if not row.live:
+        raise nobody_hears(row.session, row.directory)
+    Questions(row.directory).answer_late(row.question.id, answer)
 
 
 def give(row: Row, answer: Answer) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.app.left_questions import LeftQuestions
 from shoal.app.left_schedules import LeftSchedules
 from shoal.app.left_shells import LeftShells
 from shoal.core.agents import Completion, Evidence, KeptWork
@@ -30,6 +31,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD, AgentId, Ids
 from shoal.core.messages import Text
+from shoal.core.questions import MayRun
 from shoal.core.usage import Usage
 from shoal.runs.endings import last_words, notification
 from shoal.runs.reports import kept
@@ -71,6 +73,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     schedules: tuple[LeftSchedule, ...] = ()
     serving: tuple[AgentStarted, ...] = ()
     """Teammates of whose end nothing was told. Whether they still are teammates, their roster tells."""
+    cut_off_questions: tuple[MayRun, ...] = ()
+    """Of calls without a result, where nobody was told of an answer."""
     resting: frozenset[AgentId] = frozenset()
     """Those that ended with an earlier process, and go on with this one."""
 
@@ -128,6 +132,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         last_shell=reading.shells.last,
         schedules=reading.schedules.kept,
         serving=tuple(reading.serving.values()),
+        cut_off_questions=reading.questions.cut_off(told.answered),
         resting=frozenset(reading.resting),
     )
 
@@ -143,6 +148,7 @@ class _Reading:
         self._teammates: set[AgentId] = set()
         self.shells = LeftShells()
         self.schedules = LeftSchedules()
+        self.questions = LeftQuestions()
         self._last: dict[AgentId, str] = {}
         self._worktrees: dict[AgentId, Path] = {}
         self._notified: dict[str, str] = {}
@@ -153,6 +159,7 @@ class _Reading:
     def take(self, event: Journaled) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
         self.shells.take(event)
         self.schedules.take(event)
+        self.questions.take(event)
         match event:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
@@ -180,9 +187,8 @@ class _Reading:
                 self.completions[last] = replace(self.completions[last], worktree=work)
             case Notified(completion=completion_id, call=call):
                 self._notified[completion_id] = call
-            case Queued(agent=agent, item=item, by=by, text=text, quiet=quiet):
-                content = (Text(text=text),)
-                self.waiting[item] = Item(id=item, to=agent, content=content, by=by, wakes=not quiet)
+            case Queued() as queued:
+                self.waiting[queued.item] = _item(queued)
             case Withdrawn(item=item):
                 self.waiting.pop(item, None)
             case ToolFinished(agent=agent):
@@ -255,3 +261,14 @@ class _Reading:
             usage=self._usage.get(agent, Usage()),
             evidence=Evidence(tool_calls=self._calls.get(agent, 0), files=tuple(self._files.get(agent, ()))),
         )
+
+
+def _item(queued: Queued) -> Item:
+    return Item(
+        id=queued.item,
+        to=queued.agent,
+        content=(Text(text=queued.text),),
+        by=queued.by,
+        mode=queued.mode,
+        wakes=not queued.quiet,
+    )

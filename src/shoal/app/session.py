@@ -26,6 +26,7 @@ from shoal.core.errors import ModelError, StoreError
 from shoal.core.events import (
     PREVIEW,
     Finished,
+    ItemMode,
     ModeChanged,
     Notified,
     Queued,
@@ -72,6 +73,8 @@ class Session(Voice):
         """Set when a program asked the run to end; surfaces end it."""
         self.cut_short: tuple[Glimpse, ...] = ()
         """Agents that were at work when the deadline passed."""
+        self.expects_people = options.attended
+        """Whether a person, or a program that drives the session, may still say something."""
         self.notes: list[str] = []
         """What a person should know about how the session came up."""
 
@@ -145,6 +148,7 @@ class Session(Voice):
         still say something, the end of the agents is not the end of waiting; for an assistant it never is.
         """
         crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
+        self.expects_people = self.expects_people or wait_for_people
         if wait_for_people and not stays and not self._agents_work:
             # Nobody is at work whom the deadline could cut short.
             await queue.arrival(LEAD)
@@ -172,6 +176,11 @@ class Session(Voice):
             if not self._agents_work:
                 return
 
+    @property
+    def may_be_woken(self) -> bool:
+        """Whether what comes from outside may start a turn: it shall not keep a run alive that is done."""
+        return self.expects_people or self.parts.assistant or self._agents_work
+
     async def _gather(self) -> None:
         """Let those that end about now be heard of in one turn."""
         queue, clock = self.parts.queue, self.agent.clock
@@ -182,16 +191,28 @@ class Session(Voice):
 
     def steer(self, said: str | Message) -> None:
         """Say something to the agent while it works; it hears it at the next tool-round boundary."""
-        self._queue_up(user(said) if isinstance(said, str) else said, by="person")
+        self.queue_up(user(said) if isinstance(said, str) else said, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
         """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
-        self._queue_up(user(message_from(sender, text, summary=summary)), by="agent")
+        self.queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
-    def _queue_up(self, message: Message, *, by: Speaker) -> None:
-        item = Item(id=self._ids.short(), to=LEAD, content=message.content, by=by)
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text))
+    def queue_up(
+        self,
+        message: Message,
+        *,
+        by: Speaker,
+        mode: ItemMode = "prompt",
+        identity: str = "",
+        wakes: bool = True,
+    ) -> str:
+        """Let something wait for the lead, on the record first; its identity."""
+        item = Item(
+            id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
+        )
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
         self.parts.queue.put(item)
+        return item.id
 
     def unheard(self) -> tuple[Message, ...]:
         """What the person said too late for the agent to hear; it is the caller's now."""
@@ -206,6 +227,8 @@ class Session(Voice):
             self.emit(Notified(agent=item.to, completion=item.id))
         self.parts.hooks.entered(item)
         self.parts.teams.entered(item)
+        if self.parts.servers.channels is not None:
+            self.parts.servers.channels.entered(item)
 
     async def interrupt(self) -> bool:
         """End the running turn, not the session. False when none is running."""
@@ -322,6 +345,7 @@ class Session(Voice):
         if parts.interrupted is not None:
             self.agent.conversation.add(parts.interrupted, meta=True)
         parts.desk.withdraw_left_over()
+        self._exit.callback(parts.desk.late.close)
         self.notes.extend(parts.notes)
         await self.tell(
             SessionStarted(

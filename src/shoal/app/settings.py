@@ -293,6 +293,7 @@ def _own_part(own: Own, trusted: Own, environ: Mapping[str, str]) -> tuple[Own, 
         own,
         sandbox=sandbox,
         unattended_allow=trusted.unattended_allow,
+        channels=trusted.channels,
         # What is said to agents must not leave because a project's file says so.
         telemetry=trusted.telemetry,
         coordinator=_switched(environ, _COORDINATOR, usual=own.coordinator),

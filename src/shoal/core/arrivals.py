@@ -6,12 +6,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.events import Speaker
+from shoal.core.events import ItemMode, Speaker
 from shoal.core.ids import AgentId
 from shoal.core.messages import ContentBlock
 
 Priority: TypeAlias = Literal["now", "next", "later"]
-ItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
 
 
 class Item(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from shoal.core.shells import ShellEnd, ShellFacts
 from shoal.core.usage import Usage
 
 Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
+ItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
 PREVIEW = 200
 """Characters of a text that an event carries; the whole of it is in the transcript."""
 
@@ -282,6 +283,7 @@ class Queued(Journaled, frozen=True):
     by: Speaker
     """Whose words they are."""
     text: str
+    mode: ItemMode = "prompt"
     quiet: bool = False
     """Whether the agent does not start because of it: it comes with what starts it."""
 

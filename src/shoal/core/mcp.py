@@ -52,6 +52,15 @@ class Server(Struct, frozen=True, kw_only=True):
         return server_prefix(self.name)
 
 
+class Push(Struct, frozen=True, kw_only=True):
+    """A message that a server sends through its channel, without being asked."""
+
+    content: str
+    meta: Mapping[str, str] = {}
+    left_out: int = 0
+    """Characters of the content that are not here."""
+
+
 Status: TypeAlias = Literal["pending", "connected", "needs-auth", "failed", "disabled"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -87,3 +88,14 @@ def result_text(result: ToolResult) -> str:
     if isinstance(result.content, str):
         return result.content
     return "\n".join(b.text if isinstance(b, Text) else "[image]" for b in result.content)
+
+
+def cut_off_call(messages: Iterable[Message], call_id: str) -> ToolUse | None:
+    """The call of that id, where it got no result of its own."""
+    made: ToolUse | None = None
+    for message in messages:
+        made = next((call for call in message.tool_uses if call.id == call_id), made)
+        for block in message.content:
+            if isinstance(block, ToolResult) and block.tool_use_id == call_id:
+                return made if block.content == INTERRUPTED else None
+    return None

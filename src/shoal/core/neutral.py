@@ -18,6 +18,7 @@ _TAGS = (
     "teammate-message",
     "agent-message",
     "task-notification",
+    "channel",
     "task-reminder",
     "scheduled-prompt",
     "fork-boilerplate",

@@ -12,7 +12,8 @@ from shoal.core.clock import Clock
 from shoal.core.errors import StoreError
 from shoal.core.events import Answered, Asked, Journaled
 from shoal.core.questions import Allowed, Answer, ApprovePlan, Denied, MayRun, Question
-from shoal.stores.files.questions import Questions
+from shoal.runs.late_answers import LateAnswers
+from shoal.stores.files.questions import ENDED, Questions
 from shoal.stores.files.watch import DirectoryWatch
 
 Emit: TypeAlias = Callable[[Journaled], None]
@@ -41,6 +42,7 @@ class FileDesk:
         self.attended = attended
         self.patience = patience
         self._questions = Questions(directory)
+        self.late = LateAnswers(self._questions)
         self._clock = clock
         self._emit = emit
         self._waiting: dict[str, _Waiting] = {}
@@ -56,6 +58,8 @@ class FileDesk:
         self._questions.put(question)
         self._emit(Asked(agent=question.agent, question=question))
         waiting = self._open(question)
+        if isinstance(question, MayRun) and (given := self.late.granted(question)) is not None:
+            self._standing(waiting, given)
         try:
             answer = await self._awaited(waiting)
         except asyncio.CancelledError:
@@ -99,7 +103,7 @@ class FileDesk:
         """Close what an earlier process of this run left open: the calls that asked are gone."""
         left_over = tuple(question for question in self._questions.open() if question.id not in self._waiting)
         for question in left_over:
-            withdrawn = Denied(reason="The question was withdrawn: the run that asked it ended.", by="policy")
+            withdrawn = Denied(reason=ENDED, by="policy")
             self._tell(self._questions.settle(question, withdrawn), question)
         return left_over
 

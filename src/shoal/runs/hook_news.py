@@ -47,7 +47,8 @@ class QueuedHookNews:
         )
         # Where it cannot be written down its agent still hears of it, and that fails for all to see.
         with suppress(StoreError):
-            self._emit(Queued(agent=to, item=item.id, by=item.by, text=text, quiet=not item.wakes))
+            quiet = not item.wakes
+            self._emit(Queued(agent=to, item=item.id, by=item.by, text=text, mode=item.mode, quiet=quiet))
         self._mine.add(item.id)
         self._queue.put(item)
 

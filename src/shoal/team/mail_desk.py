@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -18,6 +19,7 @@ from shoal.core.bodies import (
     permission_request_id,
     plan_request_id,
 )
+from shoal.core.messages import ToolUse
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Desk
@@ -43,6 +45,8 @@ class MailDesk:
         self._withdrawn = withdrawn
         self._open: dict[str, _Waiting] = {}
         self._asking = 0
+        self._late: set[str] = set()
+        self._granted: list[tuple[str, dict[str, Any]]] = []
         self.changed: Callable[[], None] = lambda: None
         """Called when somebody was asked, or has answered."""
 
@@ -62,6 +66,9 @@ class MailDesk:
 
     async def _answered(self, question: Question) -> Answer:
         match question:
+            case MayRun(tool=tool, input=given) if (tool, given) in self._granted:
+                self._granted.remove((tool, given))
+                return Allowed()
             case MayRun():
                 request: PermissionRequest | PlanApprovalRequest = self._permission(question)
             case ApprovePlan():
@@ -94,6 +101,15 @@ class MailDesk:
             case _:
                 return False
         return True
+
+    def late(self, body: PermissionResponse, call: ToolUse) -> Allowed | None:
+        """The yes to a call that an earlier process of this member was cut off in; it counts once."""
+        answer = _permitted(body)
+        if not isinstance(answer, Allowed) or body.request_id in self._late:
+            return None
+        self._late.add(body.request_id)
+        self._granted.append((call.name, call.input if answer.input is None else answer.input))
+        return answer
 
     def _permission(self, question: MayRun) -> PermissionRequest:
         return PermissionRequest(

@@ -9,6 +9,7 @@ from typing import Any
 from shoal.agent.hooked import note, told
 from shoal.agent.loop import Ended, run
 from shoal.core.agents import KeptWork
+from shoal.core.arrivals import Item
 from shoal.core.bodies import (
     IdleNotification,
     IdleReason,
@@ -24,9 +25,10 @@ from shoal.core.groups import outlive_cancel
 from shoal.core.hooks import IN_A_ROW
 from shoal.core.identity import assume
 from shoal.core.ids import AgentId
-from shoal.core.messages import Message, user
+from shoal.core.messages import Message, Text, cut_off_call, user
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.neutral import neutral
+from shoal.core.questions import MayRun
 from shoal.core.record import TaskBoard
 from shoal.core.tasks import Task, mark_of
 from shoal.core.teams import MemberState, Teammate
@@ -41,6 +43,7 @@ from shoal.team.mate import Stage
 from shoal.team.office import Office
 from shoal.team.prompts import STALLED
 from shoal.team.stalls import Pulse, Stalled
+from shoal.wire.notices import late_permission
 
 
 class Member:
@@ -128,8 +131,11 @@ class Member:
         mail, body = received.mail, received.body
         match body:
             case PermissionResponse() | PlanApprovalResponse():
-                if not self.desk.answer(body):
-                    self._on.note(f"An answer for {self.name} came too late: {body.request_id} is dropped.")
+                if self.desk.answer(body):
+                    return True
+                if isinstance(body, PermissionResponse) and await self._heard_late(mail.id, body):
+                    return False
+                self._on.note(f"An answer for {self.name} came too late: {body.request_id} is dropped.")
                 return True
             case ShutdownRequest():
                 self.request = body
@@ -140,6 +146,29 @@ class Member:
         self._on.queue.put(letter.item(mail.id, self.id))
         self._stage.changed()
         return False
+
+    async def _heard_late(self, ident: str, body: PermissionResponse) -> bool:
+        """Whether it is a yes to a call that was cut off with an earlier process, which it is told of now."""
+        asked = await self._office.asked(self.name, body.request_id)
+        call = None if asked is None else cut_off_call(self.agent.conversation.messages, asked.tool_use_id)
+        answer = None if call is None else self.desk.late(body, call)
+        if call is None or answer is None:
+            return False
+        question = MayRun(
+            id=body.request_id,
+            agent=self.id,
+            tool_use_id=call.id,
+            tool=call.name,
+            input=call.input,
+            reason="",
+        )
+        text = late_permission(question, answer, asker="")
+        self._on.queue.put(
+            Item(id=ident, to=self.id, content=(Text(text=text),), by="runtime", mode="orphaned-permission")
+        )
+        self.agent.permissions.remember(call, answer)
+        self._stage.changed()
+        return True
 
     async def live(self) -> Ending:
         """Until it is ended; expected ends are values, and so is a crash."""

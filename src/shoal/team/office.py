@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.core.bodies import Body
+from shoal.core.bodies import Body, PermissionRequest
 from shoal.core.clock import Clock, iso
 from shoal.core.envelopes import Kind, enveloped
 from shoal.core.ids import Ids
@@ -12,7 +12,7 @@ from shoal.core.mail import Mail, Receipt
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.record import Mailboxes
 from shoal.core.signing import Seal
-from shoal.wire.bodies import body_text
+from shoal.wire.bodies import body_of, body_text
 
 
 class Office:
@@ -49,6 +49,15 @@ class Office:
         """The identities of all mail it ever got."""
         await self._boxes.open(to)
         return frozenset(mail.id for mail in await self._boxes.history(to))
+
+    async def asked(self, sender: AgentName, request: str) -> PermissionRequest | None:
+        """What a member once asked the lead under that id."""
+        await self._boxes.open(LEAD_NAME)
+        for mail in reversed(await self._boxes.history(LEAD_NAME)):
+            body = body_of(mail) if mail.sender == sender else None
+            if isinstance(body, PermissionRequest) and body.request_id == request:
+                return body
+        return None
 
     async def post_body(self, sender: AgentName, to: AgentName, body: Body, *, ident: str = "") -> Receipt:
         """Under an identity of its own, or the one given."""

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.mcp import Address, Program, Server
+from shoal.core.mcp import Address, Program, Push, Server
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+LONGEST_PUSH = 20_000
+"""Characters of one message of a channel that are passed on."""
+_MOST_META = 20
+_LONGEST_META = 500
+_META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 
 
 class BadServer(ValueError):
     """A server that cannot be used; the text is the rest of a sentence about it."""
+
+
+class BadPush(ValueError):
+    """A message of a channel that cannot be used; the text is the rest of a sentence about it."""
 
 
 class UnsetVariable(BadServer):
@@ -134,3 +144,22 @@ def _texts(given: Mapping[str, Any], key: str) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
     }
+
+
+def read_push(params: Any) -> Push:
+    """The params of `notifications/claude/channel`. Raises `BadPush`; what only adorns it is left out."""
+    content = params.get("content") if isinstance(params, Mapping) else None
+    if not isinstance(content, str):
+        raise BadPush("its content is no text")
+    given = params.get("meta")
+    meta = {
+        key: value[:_LONGEST_META]
+        for key, value in (given.items() if isinstance(given, Mapping) else ())
+        # The source is who sent it, whatever it says.
+        if isinstance(value, str) and _META_KEY.fullmatch(key) and key != "source"
+    }
+    return Push(
+        content=content[:LONGEST_PUSH],
+        meta=dict(islice(meta.items(), _MOST_META)),
+        left_out=max(0, len(content) - LONGEST_PUSH),
+    )

@@ -185,6 +185,8 @@ class Own(Struct, frozen=True, kw_only=True):
     5 where a person is there, and 30 where nobody could ask again."""
     mcp_deadline: Seconds = 60.0
     """Seconds for one call of an MCP server's tool without a sign of life."""
+    channels: tuple[str, ...] = ()
+    """MCP servers that may push messages to the lead, each as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
     """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
     plugins: tuple[str, ...] = ()

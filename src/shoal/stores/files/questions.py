@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from shoal.core.errors import StoreError
-from shoal.core.questions import Answer, Question
+from shoal.core.questions import Allowed, Answer, Denied, MayRun, Question
 from shoal.stores.files.places import create_whole, safe_name, write_whole
 from shoal.wire.questions import answer_file, fits, question_file, read_answer, read_question
 
@@ -14,6 +14,8 @@ _STILL_WRITTEN = 2.0
 """Seconds in which a file written by hand may be half there."""
 
 
+ENDED = "The question was withdrawn: the run that asked it ended."
+"""Why policy answers what a process that died has left open."""
 _WANTED = {
     "permission": "for permission.",
     "choice": "for a choice.",
@@ -58,6 +60,42 @@ class Questions:
             return answer
         return self.answer_to(question) or answer
 
+    def answer_late(self, question_id: str, answer: Answer) -> None:
+        """Say yes to a call that was cut off with its process. Raises `StoreError`; the first yes stands."""
+        question = self.get(question_id)
+        if question is None:
+            raise StoreError(
+                f"There is no question {question_id!r} in {self.directory}.", path=self.directory
+            )
+        path = self._question_path(question_id)
+        if not isinstance(question, MayRun) or not self.was_cut_off(question):
+            raise StoreError(
+                f"The question {question_id!r} was answered, or withdrawn: this answer comes too late.",
+                path=path,
+            )
+        if not isinstance(answer, Allowed):
+            raise StoreError(
+                f"The question {question_id!r} was withdrawn when the run that asked it ended: its call was "
+                "not run, and there is nothing left to deny.",
+                path=path,
+            )
+        if not create_whole(self._late_path(question_id), answer_file(answer)):
+            raise StoreError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
+
+    def was_cut_off(self, question: MayRun) -> bool:
+        """Whether nobody answered it before the process that asked it died."""
+        return is_cut_off(self.answer_to(question))
+
+    def late_answer_to(self, question: MayRun) -> Allowed | None:
+        """The yes that came when the process that asked was gone, or that it did not live to hear."""
+        answer = self.answer_to(question)
+        if is_cut_off(answer):
+            try:
+                answer = read_answer(self._late_path(question.id).read_bytes())
+            except (OSError, ValueError):
+                return None
+        return answer if isinstance(answer, Allowed) else None
+
     def get(self, question_id: str) -> Question | None:
         try:
             return read_question(self._question_path(question_id).read_bytes())
@@ -101,6 +139,7 @@ class Questions:
             for path in files
             if path.name not in answered
             and not path.name.startswith(".")
+            and not path.name.endswith(".late.json")
             and f"{path.stem}.answer.json" not in answered
         ]
         questions: list[tuple[int, str, Question]] = []
@@ -116,3 +155,11 @@ class Questions:
 
     def _answer_path(self, question_id: str) -> Path:
         return self.directory / f"{safe_name(question_id)}.answer.json"
+
+    def _late_path(self, question_id: str) -> Path:
+        return self.directory / f"{safe_name(question_id)}.late.json"
+
+
+def is_cut_off(answer: Answer | None) -> bool:
+    """Whether this is what policy answers for a process that died."""
+    return isinstance(answer, Denied) and answer.by == "policy" and answer.reason == ENDED

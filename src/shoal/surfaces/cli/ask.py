@@ -82,14 +82,30 @@ def answering(
     choices: tuple[str, ...],
     changed: str | None,
 ) -> int:
-    """Answer QUESTION (its id, or the start of it). The first answer stands."""
-    from shoal.app.questions import find_row, give
-    from shoal.app.settings import home_directory
+    """Answer QUESTION (its id, or the start of it). The first answer stands.
 
-    row = find_row(_rows(), question, home_directory())
+    After a crash, a yes to a call that was cut off is told to the agent of the resumed run; the call is
+    not run by itself.
+    """
+    from shoal.app.questions import find_cut_off, find_row, give, give_late
+    from shoal.app.settings import home_directory
+    from shoal.core.clock import SystemClock
+
+    rows = _rows()
+    late = None
+    if not any(row.question.id.startswith(question) for row in rows):
+        late = find_cut_off(home_directory(), question, SystemClock())
+    row = late or find_row(rows, question, home_directory())
     given = _answer(row.question, answer, reason, remember, choices)
     if changed is not None:
         given = _with_input(given, changed)
+    if late is not None:
+        give_late(late, given)
+        click.echo(
+            f"Allowed {late.question.id}: its call was cut off when the run died and is not run by itself. "
+            "The lead is told, and may have it made again."
+        )
+        return exits.OK
     if not give(row, given):
         click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
         return exits.ERROR

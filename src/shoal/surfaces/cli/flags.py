@@ -105,6 +105,12 @@ _SERVERS = (
         help="MCP servers for this run, written as in .mcp.json; may be given again.",
     ),
     Option(["--strict-mcp-config"], is_flag=True, help="No other MCP servers than those."),
+    Option(
+        ["--channels"],
+        multiple=True,
+        metavar="server:NAME",
+        help="Let this MCP server push messages to the lead; may be given again.",
+    ),
 )
 _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
@@ -262,6 +268,19 @@ def servers(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
+def channels(values: Sequence[str]) -> tuple[str, ...]:
+    """What `--channels` names, checked while the flag can still be named."""
+    if values:
+        from shoal.app.channels import named_channels
+        from shoal.core.errors import SettingsError
+
+        try:
+            named_channels(values, "--channels")
+        except SettingsError as error:
+            raise click.BadParameter(str(error), param_hint="--channels") from error
+    return tuple(values)
+
+
 def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
@@ -286,6 +305,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
         coordinator=given["coordinator"] or None,
         mcp_config=servers(given["mcp_config"]),
         strict_mcp_config=given["strict_mcp_config"],
+        channels=channels(given["channels"]),
         assistant=given["assistant"] or None,
         plugin_dirs=given["plugin_dirs"],
         settings=given["settings"],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.errors import MissingExtra, ShoalError
-from shoal.core.mcp import Address, Program, Server, ServerStanding, Status
+from shoal.core.mcp import Address, Program, Push, Server, ServerStanding, Status
 from shoal.core.tools import Outcome, Progress, Site, failed
 from shoal.tools.mcp.host import IN_ALL, Caller, Host, LinkLost, LinkRefused, NeedsLogin, Offer
 from shoal.tools.mcp.tool import McpTool
@@ -33,7 +33,14 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 class ServerLife:
     """Begun in a task group of whoever owns the server."""
 
-    def __init__(self, server: Server, host: Host, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        host: Host,
+        changed: Callable[[], None],
+        hears: Callable[[str, Push], None] | None = None,
+    ) -> None:
+        """`hears` gets what the server pushes; with None it is dropped, and told of."""
         self.server = server
         self.host = host
         self.status: Status = "pending"
@@ -41,6 +48,7 @@ class ServerLife:
         self.offer = Offer()
         self.tools: tuple[McpTool, ...] = ()
         self._changed = changed
+        self._hears = hears
         self._link: Link | None = None
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
@@ -120,6 +128,15 @@ class ServerLife:
         if text not in self._told and len(self._told) < 20:
             self._told.add(text)
             self.host.note(f"The MCP server {self.server.name}: {text}")
+
+    def pushed(self, push: Push) -> None:
+        if self._hears is not None:
+            self._hears(self.server.name, push)
+            return
+        self.note_once(
+            "it pushes messages to the session, which are dropped: nobody named it as a channel. "
+            f"--channels server:{self.server.name} lets them in, or shoal.channels in your own settings."
+        )
 
     async def relist(self) -> None:
         """The server says that what it has is not what it was."""

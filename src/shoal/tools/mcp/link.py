@@ -18,6 +18,7 @@ from shoal.core.mcp import Address, OfferedPrompt, Program, PromptArgument, Serv
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site
 from shoal.tools.mcp.auth import Loopback, provider
+from shoal.tools.mcp.ear import CAPABILITY, Ear
 from shoal.tools.mcp.elicitation import elicited
 from shoal.tools.mcp.host import LinkLost, LinkRefused, ListedTool, NeedsLogin, Offer, Tokens
 from shoal.tools.mcp.http import address_transport
@@ -61,9 +62,9 @@ async def opened(server: Server, life: ServerLife) -> AsyncIterator[Link]:
         uri = life.host.root.as_uri()
         return types.ListRootsResult.model_validate({"roots": [{"uri": uri, "name": life.host.root.name}]})
 
-    changes = _Changes(life)
+    changes, ear = _Changes(life), Ear(life)
     client = Client(
-        Sifted(transport, life.note_once),
+        Sifted(transport, life.note_once, ear.hear),
         client_info=types.Implementation(name="shoal", version=life.host.version or "0"),
         elicitation_callback=ask,
         list_roots_callback=roots,
@@ -72,6 +73,7 @@ async def opened(server: Server, life: ServerLife) -> AsyncIterator[Link]:
     )
     try:
         async with client, anyio.create_task_group() as group:
+            ear.open(declared=CAPABILITY in (client.server_capabilities.experimental or {}))
             group.start_soon(_listen, client, changes)
             yield Link(client, server)
             group.cancel_scope.cancel()

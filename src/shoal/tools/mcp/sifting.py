@@ -12,6 +12,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 Incoming = SessionMessage | Exception
+CHANNEL = "notifications/claude/channel"
 UNHEARD = frozenset({"notifications/message", "notifications/resources/updated"})
 """What nobody here acts on; a server may send any number of them."""
 
@@ -21,15 +22,21 @@ def is_unheard(message: object) -> bool:
 
 
 class Sifted:
-    """A transport whose listings of tools hold nothing that the SDK would refuse as a whole."""
+    """A transport whose listings of tools hold nothing that the SDK would refuse as a whole.
 
-    def __init__(self, transport: Transport, note: Callable[[str], None]) -> None:
+    `pushed` gets what comes through a channel, which the SDK does not know.
+    """
+
+    def __init__(
+        self, transport: Transport, note: Callable[[str], None], pushed: Callable[[Any], None]
+    ) -> None:
         self._transport = transport
         self._note = note
+        self._pushed = pushed
 
     async def __aenter__(self) -> Any:
         read, write = await self._transport.__aenter__()
-        return _SiftedStream(read, self._note), write
+        return _SiftedStream(read, self._note, self._pushed), write
 
     async def __aexit__(
         self,
@@ -41,9 +48,10 @@ class Sifted:
 
 
 class _SiftedStream:
-    def __init__(self, inner: Any, note: Callable[[str], None]) -> None:
+    def __init__(self, inner: Any, note: Callable[[str], None], pushed: Callable[[Any], None]) -> None:
         self._inner = inner
         self._note = note
+        self._pushed = pushed
 
     @property
     def last_context(self) -> Any:
@@ -51,13 +59,20 @@ class _SiftedStream:
 
     async def receive(self) -> Incoming:
         item: Incoming = await self._inner.receive()
-        while isinstance(item, SessionMessage) and is_unheard(item.message):
+        while isinstance(item, SessionMessage) and self._is_for_others(item.message):
             item = await self._inner.receive()
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
             result = item.message.result
             if isinstance(result.get("tools"), list):
                 result["tools"] = [tool for tool in result["tools"] if self._usable(tool)]
         return item
+
+    def _is_for_others(self, message: object) -> bool:
+        """Whether the SDK need not see it."""
+        if isinstance(message, JSONRPCNotification) and message.method == CHANNEL:
+            self._pushed(message.params)
+            return True
+        return is_unheard(message)
 
     def _usable(self, tool: Any) -> bool:
         why = unusable(tool)

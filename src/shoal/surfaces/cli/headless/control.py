@@ -35,6 +35,7 @@ class StreamInput:
         changed: Callable[[], None],
     ) -> None:
         self._session = session
+        self._session.expects_people = True
         self._prompting = prompting
         self._output = output
         self._waiting: deque[Message] = deque()
@@ -53,6 +54,7 @@ class StreamInput:
     def close(self) -> None:
         """No further prompt is taken."""
         self.closed = True
+        self._session.expects_people = False
         self._changed()
         if self._prompting is not None:
             self._prompting.hang_up()
@@ -107,8 +109,13 @@ class StreamInput:
             case Control() as control:
                 await self.obey(control)
             case Responded(id=question) as response:
-                if self._prompting is None or not self._prompting.answer(response):
+                if self._prompting is None:
                     say(f"line {said.number} of stdin answers {question!r}, which is not open")
+                    return
+                try:
+                    self._prompting.answer(response)
+                except ShoalError as error:
+                    say(f"line {said.number} of stdin answers {question!r}, which is not open: {error}")
             case BadLine() as error:
                 self.bad_lines += 1
                 say(f"line {said.number} of stdin is ignored: {error}")

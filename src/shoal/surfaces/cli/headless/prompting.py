@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.app.session import Session
+from shoal.core.errors import ShoalError
 from shoal.core.ids import LEAD
 from shoal.core.questions import (
     Allowed,
@@ -24,6 +25,13 @@ from shoal.core.questions import (
 from shoal.surfaces.cli.headless.output import StreamOutput
 from shoal.wire.questions import suggestions_in
 from shoal.wire.stream_json import Responded, asked, cancelled
+
+
+class AnsweredBefore(ShoalError):
+    """Another answer to this question came first, and stands."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(f"Somebody answered {question!r} first.")
 
 
 class Prompting:
@@ -46,10 +54,15 @@ class Prompting:
                 await self._output.send(line)
                 waiting.create_task(self._settle(question))
 
-    def answer(self, response: Responded) -> bool:
-        """False where nothing is open under that id."""
+    def answer(self, response: Responded) -> None:
+        """Raises `AnsweredBefore` and `StoreError` where the answer does not count."""
         question = self._open.pop(response.id, None)
-        return question is not None and self._desk.answer(question.id, _answer(question, response))
+        if question is None:
+            gone = self._desk.late.question(response.id)
+            answer = Denied(reason="") if gone is None else _answer(gone, response)
+            self._desk.late.give(response.id, answer)
+        elif not self._desk.answer(question.id, _answer(question, response)):
+            raise AnsweredBefore(question.id)
 
     def hang_up(self) -> None:
         """Nobody will answer any more: policy does."""

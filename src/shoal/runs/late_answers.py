@@ -1,0 +1,98 @@
+"""Answers to permission questions that nobody waits for any more: the process that asked died meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from shoal.core.errors import StoreError
+from shoal.core.ids import LEAD
+from shoal.core.permissions import SetMode, Suggestion, lasting
+from shoal.core.questions import Allowed, Answer, MayRun
+from shoal.stores.files.questions import Questions, is_cut_off
+from shoal.stores.files.watch import DirectoryWatch
+
+_PREFIX = "late-"
+
+
+def late_item(question_id: str) -> str:
+    """The identity under which an agent hears of a late yes: the same each time, so it hears it once."""
+    return f"{_PREFIX}{question_id}"
+
+
+def question_of(item_id: str) -> str:
+    """The question whose late yes is told under that identity; empty where it tells something else."""
+    return item_id.removeprefix(_PREFIX) if item_id.startswith(_PREFIX) else ""
+
+
+def kept_updates(question: MayRun, answer: Allowed) -> tuple[Suggestion, ...]:
+    """What the yes was to hold for beside this call. The mode of another agent is not the lead's."""
+    updates = answer.updates
+    if not updates and answer.remember != "once":
+        wanted = lasting(question.suggestions, "session" if answer.remember == "session" else "localSettings")
+        updates = () if wanted is None else (wanted,)
+    return tuple(each for each in updates if question.agent == LEAD or not isinstance(each, SetMode))
+
+
+class LateAnswers:
+    """A late yes runs nothing: `heard` tells the agent, and the same call made again is not asked about.
+
+    That holds for one call, and as long as this process lives.
+    """
+
+    def __init__(self, questions: Questions) -> None:
+        self.heard: Callable[[MayRun, Allowed], None] = lambda _question, _answer: None
+        self._questions = questions
+        self._cut_off: dict[str, MayRun] = {}
+        self._granted: list[tuple[MayRun, Allowed]] = []
+        self._watch: DirectoryWatch | None = None
+
+    def adopt(self, cut_off: Iterable[MayRun]) -> None:
+        """Questions of an earlier process whose calls have no result, and of which no agent heard more."""
+        self._cut_off |= {question.id: question for question in cut_off}
+        if self._cut_off and self._watch is None:
+            self._watch = DirectoryWatch(self._questions.directory, self._look)
+        self._look()
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def question(self, question_id: str) -> MayRun | None:
+        """As it was asked; None where no call was asked about under that id."""
+        question = self._questions.get(question_id)
+        return question if isinstance(question, MayRun) else None
+
+    def unheard(self, question: MayRun) -> Answer | None:
+        """The answer that came while the process that asked still lived, or might have."""
+        answer = self._questions.answer_to(question)
+        return None if is_cut_off(answer) else answer
+
+    def give(self, question_id: str, answer: Answer) -> None:
+        """Raises `StoreError` for a question that was not cut off, a second answer, and a no."""
+        self._questions.answer_late(question_id, answer)
+        self._look()
+
+    def granted(self, question: MayRun) -> Allowed | None:
+        """The yes that was given to this very call before, which counts once."""
+        for each in self._granted:
+            asked, answer = each
+            wanted = asked.input if answer.input is None else answer.input
+            if (asked.agent, asked.tool, wanted) == (question.agent, question.tool, question.input):
+                self._granted.remove(each)
+                return Allowed()
+        return None
+
+    def _look(self) -> None:
+        for question in tuple(self._cut_off.values()):
+            answer = self._questions.late_answer_to(question)
+            if answer is None:
+                continue
+            try:
+                self.heard(question, answer)
+            except StoreError:
+                return  # it could not be written down: the next look tells it
+            del self._cut_off[question.id]
+            self._granted.append((question, answer))
+        if not self._cut_off:
+            self.close()

@@ -1,0 +1,80 @@
+"""An MCP server with a channel: `channel_server.py MANNER [PIPE]`. It pushes what its tool is given.
+
+Each line of the named pipe, JSON, is pushed too. `undeclared` does not say that it has a channel, `early`
+pushes before it has said anything, and `endless` never stops.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+MANNER, PIPE = sys.argv[1], (sys.argv[2:] or [""])[0]
+CAPABILITIES: dict[str, Any] = {"tools": {}}
+if MANNER != "undeclared":
+    CAPABILITIES["experimental"] = {"claude/channel": {}}
+lock = threading.Lock()
+
+
+def say(message: dict[str, Any]) -> None:
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def push(params: Any) -> None:
+    say({"method": "notifications/claude/channel", "params": params})
+
+
+def pushed_from_outside() -> None:
+    while True:
+        for line in Path(PIPE).read_text().splitlines():  # until the last writer closes it
+            push(json.loads(line))
+
+
+def push_for_ever() -> None:
+    pause = threading.Event()
+    while True:
+        push({"content": "once more"})
+        pause.wait(0.01)
+
+
+def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    match method:
+        case "initialize":
+            if MANNER == "early":
+                push({"content": "the early one"})
+            server = {"name": "chat", "version": "1"}
+            return {"protocolVersion": "2025-06-18", "capabilities": CAPABILITIES, "serverInfo": server}
+        case "tools/list":
+            return {"tools": [{"name": "push", "inputSchema": {"type": "object"}}]}
+        case "tools/call":
+            given = params.get("arguments") or {}
+            for number in range(given.get("times", 1)):
+                push(given.get("params", {"content": f"number {number}"}))
+            return {"content": [{"type": "text", "text": "pushed"}]}
+        case _:
+            return None
+
+
+def main() -> None:
+    for line in sys.stdin:
+        message = json.loads(line)
+        number, method = message.get("id"), message.get("method", "")
+        if method == "notifications/initialized" and PIPE:
+            threading.Thread(target=pushed_from_outside, daemon=True).start()
+        if method == "notifications/initialized" and MANNER == "endless":
+            threading.Thread(target=push_for_ever, daemon=True).start()
+        if number is None:
+            continue
+        result = answered(method, message.get("params") or {})
+        if result is None:
+            say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+        else:
+            say({"id": number, "result": result})
+
+
+main()
