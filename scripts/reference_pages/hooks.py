@@ -17,7 +17,10 @@ how one is set up; this is what each event tells, as one JSON object on standard
 answered. A command that ends with 0 goes on, and its standard output is read where it is a JSON object;
 with 2 it blocks, with standard error as the reason; anything else is shown to the person and blocks
 nothing, unless the hook has `"onFailure": "block"`. It has {USUAL_SECONDS:g} seconds, {PARTING_SECONDS:g}
-at `SessionEnd`, unless its `timeout` says otherwise.
+at `SessionEnd`, unless its `timeout` says otherwise. Nobody waits for a command with `"async": true` or
+`"asyncRewake": true`, nor for one whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`: it
+decides nothing, and what it tells comes
+[later](../hooks.md#hooks-in-the-background).
 """
 _ANSWER = f"""
 ## Answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
+from shoal.agent.conversation import Conversation
+from shoal.app.agent_files import AgentFiles
 from shoal.core.events import (
     AgentEnded,
     AgentMoved,
@@ -23,9 +26,12 @@ from shoal.core.events import (
     ToolProgress,
     TurnStarted,
 )
+from shoal.core.ids import AgentId, Ids
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.requests import Request
+from shoal.stores.files.subagents import Remembered
+from shoal.stores.memory import NoTranscript
 from shoal.testing import FakeClock
 
 
@@ -461,6 +467,17 @@ async def test_an_agent_in_memory_whose_words_no_file_could_hold_is_resumed_with
         await all_turns(session)
         await all_turns(session, "ask it again")
     assert "half \ud83d of it" in said
+
+
+def test_an_agent_in_memory_that_said_what_is_nested_too_deeply_is_put_away_all_the_same() -> None:
+    clock, ids = FakeClock(), Ids(1)
+    deep: dict[str, Any] = {}
+    for _ in range(2 * sys.getrecursionlimit()):
+        deep = {"in": deep}
+    said = [Message(role="assistant", content=(use("Nothing", "n1", **deep),))]
+    talk = Conversation(NoTranscript(), clock, ids, messages=said)
+    files = AgentFiles(None, durable=False, clock=clock, ids=ids)
+    files.put_away(AgentId("a1"), Remembered(agent_type="general-purpose"), talk)
 
 
 @pytest.mark.spec("CTL-02", "SND-03", "USR-04")

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from shoal.app.ending import end_run
-from shoal.app.watching import Run, watch
+from shoal.app.watching import Run, demand, watch
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import RunHangs, StoreError
 from shoal.core.events import SessionStarted
 from shoal.core.ids import LEAD, SessionId
+from shoal.runs.sockets import connect
 from shoal.stores.files.locks import SessionLock, holder
+from shoal.wire.control import Status
 from shoal.wire.journal import journal_line
 
 SESSION = SessionId("11111111-2222-4333-8444-555555555555")
@@ -64,6 +66,19 @@ async def test_one_that_does_not_answer_and_does_not_obey_is_killed(tmp_path: Pa
         await end_run(run)
         assert not run.is_live
         assert await process.wait() == -9
+
+
+@pytest.mark.parametrize("before", [16, 17], ids=["the last one who is let in", "one who is not let in"])
+@pytest.mark.spec("USR-07", "USR-08")
+async def test_one_that_many_have_asked_in_vain_is_ended_too(tmp_path: Path, before: int) -> None:
+    async with run_of(tmp_path, "deaf") as (run, process):
+        waiting = [connect(run.directory / "control.sock") for _ in range(before)]
+        with pytest.raises(RunHangs, match="does not answer"):
+            await demand(run, Status(), patience=0.2)
+        await end_run(run)
+        assert await process.wait() == -9
+        for each in waiting:
+            each.close()
 
 
 async def test_the_process_of_a_lock_is_only_believed_where_it_has_it_open(tmp_path: Path) -> None:

@@ -120,6 +120,20 @@ async def test_a_resumed_session_knows_what_its_agents_spent(tmp_path: Path) -> 
         assert spent.cost_usd == pytest.approx(3 * COST)
 
 
+@pytest.mark.spec("USR-19")
+async def test_what_a_summary_costs_counts_too(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=model()) as session:
+        await last(session)
+        await last(session)
+        await session.compact()
+        purse, journal = session.agent.purse.tree, session.parts.journal
+        assert isinstance(journal, FileJournal)
+    settled = [r.event for r in read_journal(journal.path) if isinstance(r.event, RequestSettled)]
+    assert len(settled) == 3
+    assert purse.usage == sum((event.usage for event in settled), Usage())
+    assert purse.usd == pytest.approx(3 * COST)
+
+
 async def test_a_summary_that_is_asked_for_is_refused_on_a_spent_budget_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
@@ -131,6 +145,7 @@ async def test_a_summary_that_is_asked_for_is_refused_on_a_spent_budget_and_noth
         assert session.agent.conversation.messages == before
 
 
+@pytest.mark.spec("USR-01")
 async def test_time_that_is_up_ends_the_turn_with_a_reason(tmp_path: Path) -> None:
     mind = [ToolUse(id="c", name="Bash", input={"command": "sleep 60"})]
     async with shoal.open(

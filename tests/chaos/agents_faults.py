@@ -22,6 +22,7 @@ _STAYS = (
     r"projects/[^/]+/[\w-]+\.jsonl",
     r"projects/[^/]+/[\w-]+/subagents/agent-\w+(\.meta\.json|\.jsonl)",
     r"shoal/runs/[\w-]+/(journal\.jsonl|lock|checkpoints/.+|tasks/\w+\.output|results/.+)",
+    r"shoal/swept",
     r"worktrees/[^/]+/(\.lock|agent-\w+\.json|agent-\w+/.+)",
     r"projects/.+\.jsonl\.torn-[\w.-]+",
 )

@@ -32,6 +32,7 @@ _STAYS = (
     r"shoal/runs/[\w-]+/(journal\.jsonl|lock|checkpoints/.+|tasks/\w+@crew\.output|results/.+|members/.+)",
     r"shoal/(teams|tasks)/crew/.+",
     r"shoal/teams\.lock",
+    r"shoal/swept",
     r"shoal/keys/crew",
     r"tasks/crew/(\.lock|\.highwatermark|\d+\.json)",
     r"teams/crew/(config\.json|inboxes/[\w-]+\.json)",

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from shoal_process import Program
+from test_cli_agents import YES, mind
+
+from shoal.testing import messages_server
 
 HOOK = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh"}]}]}
 
@@ -46,6 +49,8 @@ async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_mar
         "type": "http",
         "does": "http://127.0.0.1:9/x",
         "timeout": 3.0,
+        "background": False,
+        "rewakes": False,
         "origin": f"{home / 'settings.json'}:1",
         "agent": "",
         "trusted": True,
@@ -63,3 +68,51 @@ async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_mar
     assert all(row["trusted"] for row in await listed(shoal))
     assert (await shoal("trust", "--revoke")).code == 0
     assert [row["trusted"] for row in await listed(shoal)] == [True, False, False]
+
+
+async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide_is_warned_of(
+    shoal: Program, home: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+
+    def entry(command: str, **more: Any) -> list[Any]:
+        return [{"hooks": [{"type": "command", "command": command, **more}]}]
+
+    own = {
+        "PreToolUse": entry("./guard.sh", **{"async": True}),
+        "PostToolUse": entry("./tests.sh", asyncRewake=True),
+        "Stop": entry("./plain.sh"),
+    }
+    (home / "settings.json").write_text(json.dumps({"hooks": own}))
+    rows = await listed(shoal)
+    assert [(row["background"], row["rewakes"]) for row in rows] == [
+        (True, False),
+        (True, True),
+        (False, False),
+    ]
+    text = (await shoal("hooks", "ls")).text
+    assert "./guard.sh  async  " in text
+    assert "./tests.sh  async, rewakes  " in text
+    assert "./plain.sh  /" in text
+    assert text.count("it cannot decide anything") == 1
+
+
+@pytest.mark.spec("QUE-03", "QUE-04")
+async def test_a_headless_run_waits_for_a_hook_that_may_wake_it_and_takes_up_what_it_says(
+    shoal: Program, home: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    # Long enough for the lead to rest by then.
+    tests = "sleep 0.5; echo 3 tests fail >&2; exit 2"
+    hook = {"type": "command", "command": tests, "asyncRewake": True}
+    own = {"PostToolUse": [{"matcher": "Glob", "hooks": [hook]}]}
+    (home / "settings.json").write_text(json.dumps({"hooks": own}))
+    steps = mind(
+        {"match": "3 tests fail", "text": "mended"},
+        {"match": "begin", "tools": [{"name": "Glob", "input": {"pattern": "*"}}]},
+        {"match": "", "text": "looked"},
+    )
+    async with messages_server(steps) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "begin", *YES)
+    assert (ran.code, ran.text.strip().splitlines()[-1]) == (0, "mended")

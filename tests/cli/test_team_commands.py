@@ -266,13 +266,13 @@ async def test_a_lead_that_stands_still_is_ended_with_its_team_all_the_same(
     processes = ("--settings", '{"shoal": {"teammate_mode": "process"}}')
     async with at_work(shoal, mind, *processes) as process:
         process.send_signal(signal.SIGSTOP)
-        told = asyncio.create_task(shoal("team", "send", "alice", "Are you there?"))
+        unheard = await shoal("team", "send", "alice", "Are you there?")
+        assert (unheard.code, "does not answer" in unheard.err) == (1, True)
+        assert "End it: shoal stop" in unheard.err
         stopped = await shoal("team", "stop", "--now")
         assert stopped.code == 0, stopped.err
         async with asyncio.timeout(PATIENCE):
             await process.wait()
-        answer = await told
-    assert (answer.code, "does not answer" in answer.err or "ended" in answer.err) == (1, True)
     assert states(await facts(shoal))["alice"] in ("cut off", "idle")
     assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
     assert leftovers(home) == []

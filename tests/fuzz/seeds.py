@@ -30,7 +30,7 @@ _STAMP = '"at":"2026-02-13T10:11:35.247Z"'
 _HOOKS = (
     '{"PreToolUse":[{"matcher":"Bash|Edit","hooks":[{"type":"command","command":"x","timeout":5},'
     '{"type":"http","url":"http://localhost/h","headers":{"A":"$HOME"},"allowedEnvVars":["HOME"],'
-    '"onFailure":"block"}]}],"Stop":[{"hooks":[{"command":"y"}]}]}'
+    '"onFailure":"block"}]}],"Stop":[{"hooks":[{"command":"y","async":true,"asyncRewake":true}]}]}'
 )
 _SERVERS = (
     '{"a":{"command":"${HOME}/x","args":["-v",1],"env":{"A":true,"B":"${NOT_SET:-z}"},"cwd":"/w"},'
@@ -106,6 +106,7 @@ _SEEDS: dict[str, tuple[str, ...]] = {
         '"reason":"r","hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'
         '"permissionDecisionReason":"w","updatedInput":{"a":1},"additionalContext":"c"}}',
         '{"hookSpecificOutput":{"decision":{"behavior":"deny","message":"m","interrupt":true}}}',
+        '{"async":true,"asyncTimeout":15000}\n{"systemMessage":"m"}',
         "plain words",
     ),
     "hooks": (_HOOKS,),

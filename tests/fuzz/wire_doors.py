@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import BadDefinition, BadName, SettingsError
-from shoal.core.hooks import EVENTS
+from shoal.core.hooks import EVENTS, LONGEST_SECONDS
 from shoal.core.names import TaskId, TeamName
 from shoal.wire import (
     bodies,
@@ -21,6 +21,7 @@ from shoal.wire import (
     hook_output,
     hooks,
     journal,
+    json_lines,
     mail,
     mcp,
     outpost,
@@ -106,6 +107,8 @@ def _body_is_kept(body: Any) -> None:
 
 def _verdicts(data: bytes) -> None:
     text = text_of(data)
+    wish = hook_output.let_go(text.partition("\n")[0])
+    assert wish is None or wish.seconds is None or 0 < wish.seconds <= LONGEST_SECONDS
     for event in EVENTS:
         try:
             hook_output.verdict_of_text(event, text)
@@ -138,7 +141,7 @@ def _document(data: bytes) -> settings.Document:
 
 def _settings_are_kept(document: settings.Document) -> None:
     list(settings.unknown_keys(document))
-    settings.lines_in(document.text, ("permissions", "allow"))
+    json_lines.lines_in(document.text, ("permissions", "allow"))
     once = settings.known_part(settings.merged([document]))
     assert settings.known_part(settings.merged([document, document])) == once
 

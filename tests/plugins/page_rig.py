@@ -35,6 +35,8 @@ PATIENCE = 40.0 if os.environ.get("PAGES") == "write" else 90.0
 _FENCE = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = rf"{_UUID}|(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{{4,40}}"
+_CAME = rf"{_UUID}|[0-9a-f]{{4,40}}"
+"""Some have no letter at all, and are an id where the page shows one."""
 _ids = re.compile(rf"(?<![\w-])(?:{_ID})(?![\w])|(?<=agent-)(?:{_ID})(?!\w)")
 _VOLATILE = (
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?",
@@ -230,7 +232,7 @@ def _id(shown: str, named: dict[str, str], ids: Ids) -> str:
             return f"(?P={group})"
     group = f"id{len(named)}"
     named[group] = shown
-    return f"(?P<{group}>{_ID})"
+    return f"(?P<{group}>{_CAME})"
 
 
 def _plain(text: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -28,8 +30,22 @@ from shoal.stores.files.sweeping import Swept, sweep
 from shoal.tools.snapshot import hold
 
 DAY = 86_400
+NOBODY = 65_534
 NOW = 1_900_000_000
 OLD, YOUNG = NOW - 31 * DAY, NOW - 29 * DAY
+
+
+_AS_NOBODY = f"""
+import os, sys
+from pathlib import Path
+from shoal.stores.files.sweeping import sweep
+
+if os.geteuid() == 0:
+    os.setgid({NOBODY})
+    os.setuid({NOBODY})
+done = sweep(Path(sys.argv[1]), days=30, now=int(sys.argv[2]))
+print(*done.sessions, *done.troubles, sep="\\n")
+"""
 
 
 def swept(home: Path, *, days: int = 30, **how) -> Swept:
@@ -282,6 +298,26 @@ def test_what_cannot_be_removed_is_told_and_costs_nothing_else(home, session):
     done = swept(home)
     assert done.sessions == (other,)
     assert f"The session {stuck} is not removed" in done.troubles[0]
+
+
+@pytest.mark.spec("HOM-02")
+def test_a_run_that_cannot_be_looked_into_keeps_no_other(session, home, request):
+    closed, other = sorted((session(), session()))
+    # Where pytest keeps its files only root may look.
+    place = Path(tempfile.mkdtemp())
+    request.addfinalizer(lambda: shutil.rmtree(place))
+    shutil.copytree(home, place, dirs_exist_ok=True)
+    run_directory(place, closed).chmod(0)
+    if os.geteuid() == 0:
+        for path in (place, *place.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+    words = [sys.executable, "-c", _AS_NOBODY, str(place), str(NOW * 1000)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    run_directory(place, closed).chmod(0o700)
+    gone, *troubles = done.stdout.splitlines()
+    assert gone == other
+    assert [f"The session {closed} is not removed" in each for each in troubles] == [True]
+    assert left_of(place, other) == set()
 
 
 def test_directories_without_end_keep_their_session_and_no_other(home, session, request):

@@ -262,3 +262,23 @@ async def test_one_that_ends_while_it_is_being_asked_to_is_gone_and_nothing_else
             lock.rmdir()
         assert asking.result()
         assert teams.members() == ()
+
+
+@pytest.mark.spec("USR-08", "TSK-09")
+async def test_what_a_member_had_claimed_is_free_when_it_was_ended(tmp_path: Path) -> None:
+    gate = Gate()
+    model = troupe(
+        lead=[
+            use("TeamCreate", team_name="crew"),
+            use("TaskCreate", subject="saw", description="d"),
+            member("ann"),
+            use("Until"),
+            use("TaskStop", task_id="ann"),
+            "end",
+        ],
+        ann=[use("TaskUpdate", taskId="1", status="in_progress"), use("Gate"), "never"],
+    )
+    async with opened(tmp_path, model, tools=[gate.tool, gate.until]) as session:
+        await all_turns(session)
+        task = json.loads((home() / "tasks" / "crew" / "1.json").read_text())
+    assert (task["status"], task.get("owner") or None) == ("pending", None)

@@ -40,7 +40,7 @@ def greeting(project: Path) -> ScriptedModel:
         [
             [use("Read", "call-1", file_path=place)],
             [use("Edit", "call-2", file_path=place, **change)],
-            [use("Read", "call-3", file_path=str(project / "none.py"))],
+            [use("Read", "call-3", file_path=str(project / "there" / "is" / "none.py"))],
             ANSWER,
         ]
     )
@@ -73,7 +73,7 @@ async def test_calls_unfold_to_all_they_were_given_and_gave(tmp_path: Path, proj
         await at.rests()
         read, edit, failed = at.app.query(CallBlock)
         assert "▸ ✓ Read greet.py  2 lines" in at.text
-        assert "▸ ✗ Read none.py" in at.text
+        assert "▸ ✗ Read there/is/none.py" in at.text
         assert '-    print("hello " + name)' in at.text, "a difference is seen without unfolding"
         assert '+    return f"hello {name}"' in at.text
         assert "@@" not in at.text

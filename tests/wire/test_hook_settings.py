@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from json_values import few, values
 
-from shoal.core.hooks import PARTING_SECONDS, USUAL_SECONDS, Called, Command, Post, Verdict
-from shoal.wire.hook_output import LIMIT, BadAnswer, verdict_of, verdict_of_text
+from shoal.core.hooks import LONGEST_SECONDS, PARTING_SECONDS, USUAL_SECONDS, Called, Command, Post, Verdict
+from shoal.wire.hook_output import LIMIT, BadAnswer, LetGo, let_go, verdict_of, verdict_of_text
 from shoal.wire.hooks import read_given, read_hooks
 from shoal.wire.json_lines import line_of
 
@@ -71,7 +71,9 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [{"hooks": [{"command": "a\0b"}]}]}, 7, "cannot hold a NUL"),
         ({"Stop": [{"hooks": [COMMAND | {"timeout": 0}]}]}, 9, "seconds are expected"),
         ({"Stop": [{"hooks": [COMMAND | {"timeout": "9"}]}]}, 9, "seconds are expected"),
-        ({"Stop": [{"hooks": [COMMAND | {"async": True}]}]}, 9, "is not known and is ignored"),
+        ({"Stop": [{"hooks": [COMMAND | {"asink": True}]}]}, 9, "is not known and is ignored"),
+        ({"Stop": [{"hooks": [COMMAND | {"async": "yes"}]}]}, 9, "true or false is expected"),
+        ({"Stop": [{"hooks": [COMMAND | {"asyncRewake": 1}]}]}, 9, "true or false is expected"),
         ({"Stop": [{"hooks": [COMMAND | {"onFailure": "x"}]}]}, 9, "continue or block"),
         ({"Stop": [{"hooks": [{"type": "http", "url": "ftp://x"}]}]}, 8, "an address is expected"),
         ({"Stop": [{"hooks": [{"type": "http", "url": "http://["}]}]}, 8, "an address is expected"),
@@ -88,6 +90,52 @@ def test_what_is_good_beside_a_mistake_is_used() -> None:
     found = read({"Stop": [{"hooks": [{"type": "odd"}, COMMAND]}, 5], "Nonsense": 1})
     assert [hook.does for hook in found.hooks] == [Command(command="x")]
     assert len(found.problems) == 3
+
+
+def test_hooks_that_nobody_waits_for_are_read_and_what_they_cannot_do_is_told() -> None:
+    def one(event: str, **more: Any) -> Any:
+        return read({event: [{"hooks": [COMMAND | more]}]})
+
+    found = one("PostToolUse", **{"async": True})
+    assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(True, False)]
+    found = one("PostToolUse", asyncRewake=True)
+    assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(True, True)]
+    assert found.problems == found.warnings == ()
+    found = one("PostToolUse", **{"async": False, "asyncRewake": False})
+    assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(False, False)]
+    for event, why in (
+        ("PreToolUse", "it cannot decide anything"),
+        ("SessionEnd", "waits for it all the same"),
+    ):
+        found = one(event, **{"async": True})
+        (warning,) = found.warnings
+        assert warning.startswith(f"s.json:9: hooks.{event}.0.hooks.0.async: ")
+        assert why in warning
+        assert (len(found.hooks), found.problems) == (1, ())
+    (warning,) = one("Stop", asyncRewake=True, onFailure="block").warnings
+    assert "it cannot block" in warning
+    (problem,) = read({"Stop": [{"hooks": [{"type": "http", "url": "http://x", "async": True}]}]}).problems
+    assert "is not known and is ignored" in problem
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"async": true}', LetGo()),
+        (' {"async":true,"asyncTimeout":15000} ', LetGo(seconds=15.0)),
+        ('{"async": true, "asyncTimeout": 1e300}', LetGo(seconds=LONGEST_SECONDS)),
+        (f'{{"async": true, "asyncTimeout": {10**400}}}', LetGo(seconds=LONGEST_SECONDS)),
+        ('{"async": true, "asyncTimeout": -1}', LetGo()),
+        ('{"async": true, "asyncTimeout": "9"}', LetGo()),
+        ('{"async": false}', None),
+        ('{"async": 1}', None),
+        ('["async"]', None),
+        ('{"async": tr', None),
+        ("", None),
+    ],
+)
+def test_a_first_line_may_say_that_nobody_is_to_wait(line: str, expected: LetGo | None) -> None:
+    assert let_go(line) == expected
 
 
 def test_headers_take_only_the_variables_that_are_named() -> None:

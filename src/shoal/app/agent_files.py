@@ -170,8 +170,8 @@ _SAID = msgspec.json.Decoder(list[Message])
 def _packed(messages: list[Message]) -> bytes | list[Message]:
     try:
         return msgspec.json.encode(messages)
-    except (TypeError, ValueError):
-        # Half a character, or a number of a tool's input that no file could hold either.
+    except (TypeError, ValueError, RecursionError):
+        # Half a character, or an input of a tool that is nested too deeply: no file could hold it either.
         return messages
 
 

@@ -19,6 +19,7 @@ from shoal.app.coordinating import prompt_of_lead, tools_of_lead
 from shoal.app.crewing import Ground, make_crew
 from shoal.app.definitions import Definitions
 from shoal.app.history import History
+from shoal.app.hook_hearing import let_hear
 from shoal.app.hooking import SessionHooks, Whose
 from shoal.app.knowledge import Knowledge
 from shoal.app.mcp_servers import McpServers
@@ -111,6 +112,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
     await leave.enter_async_context(teams)
     lead = _lead(basis, shared, session)
     crew.led_by(lead)
+    let_hear(shared.hooks, crew, teams, session)
     shared.servers.changed = lambda: lead.give(_tools_of_lead(basis, shared))
     return await _parts(basis, shared, lead, crew, teams, session, leave)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.app.settings import Settings
 from shoal.core.definitions import Definition
 from shoal.core.hooks import Hook
-from shoal.wire.hooks import ReadHooks, read_given, read_hooks
+from shoal.wire.hooks import ReadHooks, read_given, read_hooks, together
 from shoal.wire.settings import Document
 
 _OFF = "disableAllHooks"
@@ -27,10 +27,7 @@ def configured_hooks(
     ]
     if given:
         found.append(read_given(given, "shoal.open"))
-    return ReadHooks(
-        hooks=tuple(hook for each in found for hook in each.hooks),
-        problems=tuple(problem for each in found for problem in each.problems),
-    )
+    return together(found)
 
 
 def hooks_of(definition: Definition, settings: Settings) -> ReadHooks:

@@ -11,18 +11,20 @@ from msgspec import Struct
 from shoal.app.agent_trust import trusts_agent
 from shoal.app.hook_sources import hooks_of
 from shoal.app.settings import Settings
+from shoal.core.arrivals import Item
 from shoal.core.clock import Clock
 from shoal.core.definitions import Definition
 from shoal.core.errors import AgentRefused
 from shoal.core.events import Journaled
 from shoal.core.hooks import UNMOVED, Hook, HookEvent, Hooks, Verdict
 from shoal.core.identity import Identity
-from shoal.core.ids import SessionId
+from shoal.core.ids import AgentId, SessionId
 from shoal.core.ports import Processes, Workspace
 from shoal.policy.hooks.choosing import chosen
 from shoal.policy.hooks.commands import Shop
 from shoal.policy.hooks.running import HookRunner
 from shoal.policy.permissions import RulePermissions
+from shoal.runs.hook_news import QueuedHookNews
 from shoal.tools.environment import command_environment
 
 _ABOUT_TEAMS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
@@ -51,6 +53,7 @@ class SessionHooks:
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
         self.problems: tuple[str, ...] = ()
         """What is configured and cannot be used, as sentences."""
+        self.news: QueuedHookNews | None = None
         self._settings = settings
         self._project = project
 
@@ -58,6 +61,20 @@ class SessionHooks:
         """More of them, from any source, for all agents from now on."""
         for hook in hooks:
             self.by_event[hook.event] = (*self.by_event.get(hook.event, ()), hook)
+
+    def hear(self, news: QueuedHookNews) -> None:
+        """Let what hooks tell in the background go there."""
+        self.news = self.runner.news = news
+
+    def entered(self, item: Item) -> None:
+        """Something that waited for an agent is in its conversation."""
+        if self.news is not None:
+            self.news.entered(item)
+
+    def prompted(self, agent: AgentId) -> None:
+        """A person has something for it to do."""
+        if self.news is not None:
+            self.news.heard_else(agent)
 
     def of(self, whose: Whose, own: Iterable[Hook] = ()) -> AgentHooks:
         return AgentHooks(self, whose, own)

@@ -23,6 +23,10 @@ class HookShown(Struct, frozen=True, kw_only=True):
     does: str
     """The command, the address, or the function."""
     timeout: float
+    background: bool
+    """Whether nobody waits for it."""
+    rewakes: bool
+    """Whether its exit status 2 wakes the agent."""
     origin: str
     agent: str = ""
     """Whose alone it is; empty for those of every agent."""
@@ -32,6 +36,7 @@ class HookShown(Struct, frozen=True, kw_only=True):
 class HooksSeen(Struct, frozen=True, kw_only=True):
     hooks: tuple[HookShown, ...]
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
@@ -40,10 +45,12 @@ def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
     settings = load_settings(cwd=project, given=given)
     shown: list[HookShown] = []
     problems: list[str] = []
+    warnings: list[str] = []
 
     def take(found: ReadHooks, *, agent: str = "", trusted: bool = True) -> None:
         shown.extend(_rows(found.hooks, agent=agent, trusted=trusted))
         problems.extend(found.problems)
+        warnings.extend(found.warnings)
 
     plugins = plugins_for(settings, project)
     take(configured_hooks(settings, plugins=plugins.hooks()))
@@ -54,7 +61,7 @@ def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
         if definition.hooks:
             trusted = trusts_agent(settings.home, project, definition)
             take(hooks_of(definition, settings), agent=definition.name, trusted=trusted)
-    return HooksSeen(hooks=tuple(shown), problems=tuple(problems))
+    return HooksSeen(hooks=tuple(shown), problems=tuple(problems), warnings=tuple(warnings))
 
 
 def rows_of(hooks: Iterable[Hook]) -> tuple[HookShown, ...]:
@@ -76,6 +83,8 @@ def _rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True) -> It
             type=_type(hook),
             does=_does(hook),
             timeout=hook.seconds,
+            background=hook.background,
+            rewakes=hook.rewakes,
             origin=hook.origin,
             agent=agent,
             trusted=trusted,

@@ -180,8 +180,9 @@ class _Reading:
                 self.completions[last] = replace(self.completions[last], worktree=work)
             case Notified(completion=completion_id, call=call):
                 self._notified[completion_id] = call
-            case Queued(agent=agent, item=item, by=by, text=text):
-                self.waiting[item] = Item(id=item, to=agent, content=(Text(text=text),), by=by)
+            case Queued(agent=agent, item=item, by=by, text=text, quiet=quiet):
+                content = (Text(text=text),)
+                self.waiting[item] = Item(id=item, to=agent, content=content, by=by, wakes=not quiet)
             case Withdrawn(item=item):
                 self.waiting.pop(item, None)
             case ToolFinished(agent=agent):

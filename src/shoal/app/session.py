@@ -113,6 +113,7 @@ class Session(Voice):
             await self.parts.teams.close()
             await self.parts.crew.stop_all(SESSION_ENDED)
             await self.parts.shells.stop_all(SESSION_ENDED)
+            await self.parts.hooks.runner.end(SESSION_ENDED)
             await self.parts.occasions.end()
             if self._options.link is None:
                 await self.tell(SessionEnded(agent=self.agent.identity.agent))
@@ -138,7 +139,7 @@ class Session(Voice):
         return Turn(channel, task, self.interrupt)
 
     async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
-        """The turn that what arrives asks for, waiting while agents work; None when nothing will come.
+        """The turn that what arrives asks for, waiting while agents and hooks work; None when none comes.
 
         At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
         still say something, the end of the agents is not the end of waiting; for an assistant it never is.
@@ -150,7 +151,7 @@ class Session(Voice):
         try:
             async with self.agent.clock.deadline(self._time_left()):
                 if not queue.size(LEAD):
-                    idle = () if stays and wait_for_people else (self.agents_idle(),)
+                    idle = () if stays and wait_for_people else (self._nothing_to_come(),)
                     await until_one(self._tasks, *idle, queue.arrival(LEAD))
                 await self._gather()
         except TimeoutError:
@@ -162,6 +163,14 @@ class Session(Voice):
     @property
     def _agents_work(self) -> bool:
         return self.parts.crew.working or self.parts.teams.working
+
+    async def _nothing_to_come(self) -> None:
+        background = self.parts.hooks.runner.background
+        while True:
+            await self.agents_idle()
+            await background.quiet()
+            if not self._agents_work:
+                return
 
     async def _gather(self) -> None:
         """Let those that end about now be heard of in one turn."""
@@ -195,6 +204,7 @@ class Session(Voice):
         """Something that waited for an agent is in its conversation."""
         if item.mode == "task-notification":
             self.emit(Notified(agent=item.to, completion=item.id))
+        self.parts.hooks.entered(item)
         self.parts.teams.entered(item)
 
     async def interrupt(self) -> bool:
@@ -335,6 +345,8 @@ class Session(Voice):
     async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
         agent = self.agent
         purse = agent.purse.tree
+        if prompt is not None:
+            self.parts.hooks.prompted(LEAD)
         assume(agent.identity, agent.surroundings.workspace)
         self.turn += 1
         since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage

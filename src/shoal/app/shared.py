@@ -74,7 +74,7 @@ async def share(basis: Basis, session: Session, leave: AsyncExitStack) -> Shared
     hooks = _hooks(basis, reach, session)
     between = _between_agents(basis, record, session, leave)
     plans = plans_in(settings, ids.branch())
-    queue, timetable = await fed_queue(session, reach.shells, options.clock, ids, leave)
+    queue, timetable = await fed_queue(session, reach.shells, hooks, options.clock, ids, leave)
     tools: dict[str, Tool] = {}
     acceptance = Acceptance(tools, plans.agent)
     own = (

@@ -129,7 +129,7 @@ async def demand(run: Run, command: Command, *, patience: float | None = ANSWERI
                     break
         finally:
             answer.cancel()
-    if answer.cancelled():
+    if answer.cancelled() or isinstance(answer.result(), RunHangs):
         raise RunHangs(
             f"The run {run.session} does not answer: its process was stopped, or hangs. What was asked may "
             f"still be done if it goes on. End it: shoal stop {run.session}",
@@ -153,10 +153,10 @@ async def _answered(run: Run, command: Command) -> Any:
 async def _hangs(run: Run) -> bool:
     try:
         async with asyncio.timeout(ANSWERING):
-            await _answered(run, Status())
+            told = await _answered(run, Status())
     except TimeoutError:
         return run.is_live
-    return False
+    return isinstance(told, RunHangs)
 
 
 async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:

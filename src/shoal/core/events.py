@@ -143,6 +143,8 @@ class HookRan(Journaled, frozen=True):
     verdict: str
     """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
     detail: str = ""
+    background: bool = False
+    """Whether nobody waited for it: what it decided had no effect."""
 
 
 class Asked(Journaled, frozen=True):
@@ -280,6 +282,8 @@ class Queued(Journaled, frozen=True):
     by: Speaker
     """Whose words they are."""
     text: str
+    quiet: bool = False
+    """Whether the agent does not start because of it: it comes with what starts it."""
 
 
 class Withdrawn(Journaled, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
 
+from shoal.core.ids import AgentId
 from shoal.core.permissions import Behavior
 
 HookEvent: TypeAlias = Literal[
@@ -46,9 +47,16 @@ TOLD_ONLY: frozenset[HookEvent] = frozenset(
     {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
 )
 """They happen whatever a hook says: to block them does nothing but tell the person."""
+DECIDED: frozenset[HookEvent] = frozenset(
+    {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
+)
+"""Hooks are asked about them before they happen: an answer that nobody waits for comes too late."""
+STOPPING: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
+"""They come again each time that an agent was sent back."""
 IN_A_ROW = 8
 """How often hooks may send an agent back to work that would stop, before it stops all the same."""
 USUAL_SECONDS = 60.0
+LONGEST_SECONDS = 24 * 3600.0
 PARTING_SECONDS = 5.0
 """For a hook at the end of a session, where nobody said more."""
 
@@ -83,6 +91,10 @@ class Hook(Struct, frozen=True, kw_only=True):
     seconds: float = USUAL_SECONDS
     blocks_on_failure: bool = False
     """Whether one that fails or takes too long counts as one that blocks."""
+    background: bool = False
+    """Whether nobody waits for it: it decides nothing, and what it tells comes later."""
+    rewakes: bool = False
+    """Whether its exit status 2, in the background, wakes the agent."""
     origin: str
     """Where it is configured."""
 
@@ -126,6 +138,30 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 UNMOVED = Verdict()
+
+
+class HookWord(Struct, frozen=True, kw_only=True):
+    """What a hook that nobody waited for has to tell the agent whose event it was."""
+
+    agent: AgentId
+    event: HookEvent
+    hook: str
+    origin: str
+    text: str
+    wakes: bool
+    """Whether the agent is to start because of it; else it comes with what starts it."""
+
+
+class HookNews(Protocol):
+    """Whoever brings such words to agents."""
+
+    def told(self, word: HookWord) -> None: ...
+
+
+class Unheard:
+    def told(self, word: HookWord) -> None: ...
+
+
 _Value = TypeVar("_Value")
 _STRENGTH: tuple[Behavior, ...] = ("deny", "ask", "allow")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import RunHangs, ShoalError, StoreError
 from shoal.core.events import Event
 from shoal.core.messages import Message
 from shoal.runs.sockets import connect
@@ -17,6 +18,7 @@ from shoal.wire.control import Command, Gap, Response, Told, read_told, request_
 from shoal.wire.journal import Unknown
 
 _BUFFER = 1 << 20
+_TRIES, _PAUSE = 50, 0.1
 
 
 class ControlClient:
@@ -30,8 +32,9 @@ class ControlClient:
 
     @classmethod
     async def open(cls, path: Path) -> ControlClient:
+        """Raises `StoreError` where nobody listens, and `RunHangs` where nobody is let in."""
         try:
-            connection = connect(path)
+            connection = await _let_in(path)
         except OSError as error:
             raise StoreError(
                 f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
@@ -103,3 +106,13 @@ class ControlClient:
                 parts.append(await self._reader.readexactly(longer.consumed))
             else:
                 return b"".join(parts)
+
+
+async def _let_in(path: Path) -> socket.socket:
+    """A run that stands still lets nobody in, and those who have asked it already fill its queue."""
+    for _ in range(_TRIES):
+        try:
+            return connect(path)
+        except BlockingIOError:
+            await asyncio.sleep(_PAUSE)
+    raise RunHangs(f"The run at {path} lets nobody in: its process was stopped, or hangs.", path=path)

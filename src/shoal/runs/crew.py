@@ -427,6 +427,17 @@ class AgentCrew:
                 run.background, run.taken_by = True, ""
                 self._queue.put(notification(done))
 
+    def has_started(self, agent: AgentId) -> bool:
+        return self._roll.get(agent) is not None
+
+    def heir(self, agent: AgentId) -> AgentId:
+        """Who hears what is for this agent: itself, or the next above it that has not ended."""
+        while (run := self._roll.get(agent)) is not None:
+            if run.task is not None and not run.stopping:
+                return agent
+            agent = run.report_to
+        return agent if agent == LEAD or self.teammate(agent) is not None else LEAD
+
     def agent(self, agent: AgentId) -> Agent:
         """One at work. Raises `AgentRefused`."""
         run = self._roll.get(agent)

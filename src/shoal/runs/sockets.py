@@ -56,16 +56,15 @@ def listen(path: Path) -> socket.socket:
 
 
 def connect(path: Path) -> socket.socket:
-    """Raises OSError when nobody listens."""
+    """Never waits. Raises OSError when nobody listens, `BlockingIOError` when too many wait to be let in."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(5)
+    connection.settimeout(0)
     try:
         with _reachable(path) as name:
             connection.connect(name)
     except BaseException:
         connection.close()
         raise
-    connection.settimeout(0)
     return connection
 
 

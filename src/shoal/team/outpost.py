@@ -74,6 +74,8 @@ class Outpost(OutpostTools):
         self._is = membership
         self._link = membership.link
         self._working = working
+        self.awaits_hooks: Callable[[], bool] = lambda: False
+        """Whether hooks run that may wake it."""
         self._life: asyncio.Task[Ending] | None = None
         self._leaving = asyncio.Event()
         self._stands: words.Stands | None = None
@@ -299,7 +301,8 @@ class Outpost(OutpostTools):
 
     def _has_work(self, member: Member) -> bool:
         at_work = member.state in ("running", "created") or member.claiming
-        return at_work or bool(self._on.queue.size(member.id)) or self._door.asking > 0
+        waits = bool(self._on.queue.size(member.id)) or self._door.asking > 0 or self.awaits_hooks()
+        return at_work or waits
 
     async def _put_away(self, member: Member) -> KeptWork | None:
         try:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from shoal.core.hooks import HookEvent, Verdict
+from shoal.core.hooks import LONGEST_SECONDS, HookEvent, Verdict
 from shoal.core.permissions import Behavior
 from shoal.wire.content import load
 from shoal.wire.foreign import converted
@@ -17,6 +17,7 @@ LIMIT = 20_000
 """Characters of a text that enter a conversation."""
 _PLAIN_IS_CONTEXT = ("UserPromptSubmit", "SessionStart")
 _NO_REASON = "it gave no reason"
+_LONGEST_LINE = 4096
 
 
 class BadAnswer(Exception):
@@ -72,6 +73,29 @@ class _Said(Struct, frozen=True, kw_only=True, rename="camel"):
     """Why it is blocked; the model reads it."""
     hook_specific_output: _Specific | None = None
     """What only some events have; the fields are below."""
+
+
+class LetGo(Struct, frozen=True, kw_only=True):
+    """A hook asks that nobody waits for it any longer."""
+
+    seconds: float | None = None
+    """How long it may go on; None where it does not say."""
+
+
+def let_go(line: str) -> LetGo | None:
+    """Of the first line that a hook writes: `{"async": true, "asyncTimeout": milliseconds}`."""
+    if '"async"' not in line or len(line) > _LONGEST_LINE:
+        return None
+    try:
+        raw = load(line.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+    if not isinstance(raw, Mapping) or raw.get("async") is not True:
+        return None
+    given = raw.get("asyncTimeout")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+        return LetGo()
+    return LetGo(seconds=min(given, 1000 * LONGEST_SECONDS) / 1000)
 
 
 def verdict_of_text(event: HookEvent, text: str) -> Verdict:

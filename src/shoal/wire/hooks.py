@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from shoal.core.hooks import (
+    DECIDED,
     EVENTS,
+    LONGEST_SECONDS,
     MATCHED,
     PARTING_SECONDS,
     USUAL_SECONDS,
@@ -25,9 +27,8 @@ from shoal.core.hooks import (
 
 Place: TypeAlias = Callable[[Sequence[str]], str]
 """The file and line of a key, from the way to it."""
-_LONGEST = 24 * 3600.0
 _KINDS = {
-    "command": frozenset({"type", "command", "timeout", "onFailure"}),
+    "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake"}),
     "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure"}),
 }
 _EVERYTHING = ("", "*")
@@ -37,6 +38,8 @@ class ReadHooks(Struct, frozen=True, kw_only=True):
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
     """A sentence for each part that cannot be used; the others are."""
+    warnings: tuple[str, ...] = ()
+    """A sentence for each hook that works, and not as somebody may think."""
 
 
 class _Wrong(Exception):
@@ -52,6 +55,7 @@ class _Reader:
         self._place = place
         self._environ = environ
         self.problems: list[str] = []
+        self.warnings: list[str] = []
 
     def hooks(self, raw: Any) -> Iterator[Hook]:
         way = ("hooks",)
@@ -98,25 +102,54 @@ class _Reader:
         failure = raw.get("onFailure", "continue")
         if failure not in ("continue", "block"):
             raise _Wrong(f"continue or block is expected, not {failure!r}", "onFailure")
-        return Hook(
+        rewakes = kind == "command" and _flag(raw, "asyncRewake")
+        background = rewakes or (kind == "command" and _flag(raw, "async"))
+        hook = Hook(
             event=event,
             matcher=matcher,
             does=_command(raw) if kind == "command" else _post(raw, self._environ),
             seconds=_seconds(event, raw.get("timeout")),
             blocks_on_failure=failure == "block",
+            background=background,
+            rewakes=rewakes,
             origin=self._place(way),
         )
+        if background:
+            self._warn(hook, (*way, "asyncRewake" if rewakes else "async"))
+        return hook
+
+    def _warn(self, hook: Hook, way: Sequence[str]) -> None:
+        if hook.event == "SessionEnd":
+            what = "the session waits for it all the same, since nothing outlives it"
+        elif hook.event in DECIDED:
+            what = f"it cannot decide anything: nobody waits for it, and {hook.event} goes on without it"
+        elif hook.blocks_on_failure:
+            what = 'it cannot block, so its "onFailure" has no effect: nobody waits for it'
+        else:
+            return
+        self.warnings.append(self._sentence(way, what))
 
     def _tell(self, way: Sequence[str], what: str) -> None:
+        self.problems.append(self._sentence(way, what))
+
+    def _sentence(self, way: Sequence[str], what: str) -> str:
         end = "" if what.endswith("?") else "."
-        self.problems.append(f"{self._place(way)}: {'.'.join(way)}: {what}{end}")
+        return f"{self._place(way)}: {'.'.join(way)}: {what}{end}"
 
 
 def read_hooks(raw: Any, place: Place, environ: Mapping[str, str] | None = None) -> ReadHooks:
     """`raw` is what stands under `hooks`; `environ` is where headers may take values from."""
     reader = _Reader(place, environ or {})
     hooks = tuple(reader.hooks(raw))
-    return ReadHooks(hooks=hooks, problems=tuple(reader.problems))
+    return ReadHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
+
+
+def together(found: Sequence[ReadHooks]) -> ReadHooks:
+    return ReadHooks(
+        hooks=tuple(hook for each in found for hook in each.hooks),
+        problems=tuple(problem for each in found for problem in each.problems),
+        warnings=tuple(warning for each in found for warning in each.warnings),
+    )
 
 
 def read_given(raw: Mapping[str, Any], origin: str) -> ReadHooks:
@@ -127,10 +160,7 @@ def read_given(raw: Mapping[str, Any], origin: str) -> ReadHooks:
             found.append(read_hooks({event: entries}, lambda _: origin))
         else:
             found += [_given(event, entry, origin) for entry in entries]
-    return ReadHooks(
-        hooks=tuple(hook for each in found for hook in each.hooks),
-        problems=tuple(problem for each in found for problem in each.problems),
-    )
+    return together(found)
 
 
 def _given(event: HookEvent, entry: Any, origin: str) -> ReadHooks:
@@ -205,11 +235,20 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: known.get(found[1] or found[2], ""), text)
 
 
+def _flag(raw: Mapping[str, Any], name: str) -> bool:
+    value = raw.get(name, False)
+    if not isinstance(value, bool):
+        raise _Wrong(f"true or false is expected, not {_kind(value)}", name)
+    return value
+
+
 def _seconds(event: HookEvent, given: Any) -> float:
     if given is None:
         return PARTING_SECONDS if event == "SessionEnd" else USUAL_SECONDS
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST:
-        raise _Wrong(f"seconds are expected, more than 0 and at most {_LONGEST:g}, not {given!r}", "timeout")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= LONGEST_SECONDS:
+        raise _Wrong(
+            f"seconds are expected, more than 0 and at most {LONGEST_SECONDS:g}, not {given!r}", "timeout"
+        )
     return float(given)
 
 

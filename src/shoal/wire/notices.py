@@ -7,6 +7,7 @@ from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
 from shoal.core.agents import Completion, Evidence, KeptWork
+from shoal.core.hooks import HookWord
 from shoal.core.neutral import neutral
 from shoal.core.schedules import Schedule
 from shoal.core.shells import ShellEnd, ShellFacts
@@ -134,6 +135,22 @@ def _shell_notice(facts: ShellFacts, status: str, told: str, tail: str) -> str:
         f"<status>{status}</status>",
         f"<summary>{neutral(told)}</summary>",
         *([f"<result>{neutral(tail)}</result>"] if tail else ()),
+        "</task-notification>",
+    ]
+    return "\n".join(lines)
+
+
+def hook_notification(word: HookWord, *, elsewhere: bool) -> str:
+    """The words of a hook that nobody waited for; `elsewhere`: another agent hears them."""
+    told = f"The {word.event} hook `{word.hook}` ({word.origin}), which ran in the background, "
+    told += "objects." if word.wakes else "adds something."
+    if elsewhere:
+        told += f" It was about agent {word.agent}, which has ended."
+    lines = [
+        "<task-notification>",
+        f"<status>{'failed' if word.wakes else 'completed'}</status>",
+        f"<summary>{neutral(told)}</summary>",
+        f"<result>{neutral(word.text)}</result>",
         "</task-notification>",
     ]
     return "\n".join(lines)

@@ -36,7 +36,8 @@ def fits(matcher: str, value: str) -> bool:
 def _deed(hook: Hook) -> object:
     match hook.does:
         case Command(command=command):
-            return ("command", command)
+            # One that nobody waits for does not stand for one that decides.
+            return ("command", command, hook.background, hook.rewakes)
         case Post(url=url, headers=headers):
             return ("http", url, tuple(sorted(headers.items())))
         case Called(function=function):

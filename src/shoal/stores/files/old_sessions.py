@@ -57,7 +57,7 @@ class OldSessions:
             return
         with runs:
             old = [name for name in sorted(runs.names()) if is_uuid(name) and name not in kept]
-            old = [name for name in old if self._go_on() and self._is_old(runs, name)]
+            old = [name for name in old if self._go_on() and self._seems_old(runs, name)]
             if not old:
                 return
             projects = found_inside(self._home, "projects")
@@ -69,6 +69,13 @@ class OldSessions:
             finally:
                 if projects is not None:
                     projects.close()
+
+    def _seems_old(self, runs: Directory, session: str) -> bool:
+        try:
+            return self._is_old(runs, session)
+        except (StoreError, OSError) as error:  # another user's, say
+            self._tell_that_it_stays(session, error)
+            return False
 
     def _is_old(self, runs: Directory, session: str) -> bool:
         run = runs.existing(session) if runs.is_directory(session) else None
@@ -87,8 +94,11 @@ class OldSessions:
             with run:
                 return self._remove_held(places, run, session)
         except (StoreError, OSError) as error:
-            self._tell(f"The session {session} is not removed: {error}")
+            self._tell_that_it_stays(session, error)
             return False
+
+    def _tell_that_it_stays(self, session: str, why: Exception) -> None:
+        self._tell(f"The session {session} is not removed: {why}")
 
     def _remove_held(self, places: _Places, run: Directory, session: str) -> bool:
         lock = run.open(_LOCK, os.O_RDWR | os.O_CREAT)

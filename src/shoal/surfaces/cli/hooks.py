@@ -37,6 +37,6 @@ def ls(*, settings: str | None, as_json: bool) -> int:
         return exits.OK
     for line in hook_lines(seen.hooks, colours=has_colours(sys.stdout)):
         click.echo(line)
-    for problem in seen.problems:
+    for problem in (*seen.problems, *seen.warnings):
         click.echo(painted(clean(problem), YELLOW, colours=has_colours(sys.stdout)))
     return exits.OK

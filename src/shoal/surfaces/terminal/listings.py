@@ -80,9 +80,10 @@ def hook_lines(hooks: Iterable[HookShown], *, colours: bool) -> Iterator[str]:
         for hook in (each for each in every if each.event == event):
             state = "" if hook.trusted else f"  {painted('not trusted', YELLOW, colours=colours)}"
             whose = f"  agent {clean(hook.agent)}" if hook.agent else ""
+            alone = "  async, rewakes" if hook.rewakes else "  async" if hook.background else ""
             does = cut(one_line(clean(hook.does)), _WIDEST_HOOK)
             origin = painted(clean(hook.origin), DIM, colours=colours)
-            yield f"  {clean(hook.matcher) or '*'}  {does}{whose}{state}  {origin}"
+            yield f"  {clean(hook.matcher) or '*'}  {does}{alone}{whose}{state}  {origin}"
     if any(not hook.trusted for hook in every):
         yield "What is not trusted is not run. See it with `shoal trust --show`, trust it with `shoal trust`."
 

@@ -1,0 +1,105 @@
+"""Hooks that nobody waits for: how many run at once, who waits for word of them, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from shoal.core.groups import leave
+
+_Job = TypeVar("_Job")
+AT_ONCE = 16
+IN_LINE = 256
+"""How many may wait until one of those that run has ended."""
+
+
+def _unheard() -> None: ...
+
+
+class Background(Generic[_Job]):
+    """Entered for as long as the session lives; leaving it ends those that still run."""
+
+    def __init__(self) -> None:
+        self.changed: Callable[[], None] = _unheard
+        """Called when one begins or has ended whose word is waited for."""
+        self._tasks = asyncio.TaskGroup()
+        self._open = False
+        self._running: dict[asyncio.Task[None], _Job] = {}
+        self._awaited: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._quiet: asyncio.Event | None = None
+
+    async def __aenter__(self) -> Background[_Job]:
+        await self._tasks.__aenter__()
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop_all()
+        finally:
+            await leave(self._tasks, kind, error, trace)
+
+    @property
+    def is_open(self) -> bool:
+        """Not any more when the session ends: what is run then is waited for."""
+        return self._open
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._running) >= AT_ONCE + IN_LINE
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one could run at once."""
+        return self._open and len(self._running) < AT_ONCE
+
+    @property
+    def awaited(self) -> bool:
+        """Whether one runs that may wake an agent."""
+        return bool(self._awaited)
+
+    async def quiet(self) -> None:
+        """Until none runs that may wake an agent."""
+        while self._awaited:
+            self._quiet = self._quiet or asyncio.Event()
+            await self._quiet.wait()
+
+    def begin(self, job: _Job, work: Callable[[], Coroutine[Any, Any, None]], *, awaited: bool) -> None:
+        """`job` is what `stop_all` gives back, should this one still run then."""
+        task = self._tasks.create_task(self._placed(work))
+        self._running[task] = job
+        if awaited:
+            self._awaited.add(task)
+            self.changed()
+        task.add_done_callback(self._over)
+
+    async def stop_all(self) -> tuple[_Job, ...]:
+        """Those that still ran or waited for a place, now ended; no other begins after this."""
+        self._open = False
+        # A task that is cancelled before its first step never runs, and would leave what it was handed.
+        await asyncio.sleep(0)
+        running = dict(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        return tuple(job for task, job in running.items() if task.cancelled())
+
+    async def _placed(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._places:
+            await work()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if task not in self._awaited:
+            return
+        self._awaited.discard(task)
+        if self._quiet is not None:
+            self._quiet.set()
+            self._quiet = None
+        self.changed()
