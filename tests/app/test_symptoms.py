@@ -121,6 +121,7 @@ async def test_a_refusal_is_shown_with_its_rule_and_who_was_refused(tmp_path: Pa
     assert refused.state == "warn"
     assert "Bash(rm *)" in refused.value
     assert "shoal permissions explain Bash" in refused.advice
+    assert facts["in force"].advice == "See them: shoal permissions ls"
 
 
 @SRF

@@ -76,6 +76,8 @@ def test_help_and_version_load_nothing_heavy() -> None:
     ("arguments", "said"),
     [
         (["--modle", "x", "-p", "hi"], "Did you mean '--model'?"),
+        (["-p", "hi", "--json"], "A run has no --json: give --output-format json."),
+        (["-p", "hi", "--mcp-config", "none.json"], "none.json cannot be read: No such file or directory."),
         (["-p", "hi", "--output-format", "xml"], "'--output-format': 'xml' is not one of 'text', 'json'"),
         (["-p", "hi", "--max-turns", "0"], "--max-turns"),
         (["-p", "hi", "--max-budget-usd", "-1"], "--max-budget-usd"),

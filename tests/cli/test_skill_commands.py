@@ -87,6 +87,12 @@ async def test_skills_and_commands_are_listed_and_shown(shoal: Program, project:
     assert not (home / "shoal").exists()
 
 
+async def test_where_there_are_no_skills_it_is_said(shoal: Program) -> None:
+    ran = await shoal("skills", "ls")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.text.startswith("There are no skills or commands here.")
+
+
 async def test_checking_names_file_line_and_field(shoal: Program, project: Path, home: Path) -> None:
     skill(home / "skills", "good")
     skill(project / ".claude" / "skills", "good")

@@ -242,6 +242,8 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         exported = (await shoal("team", "export")).lines[-1]
         assert exported["standing"]["lead"] == "died"
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
+        speechless = await shoal("team", "resume")
+        assert (speechless.code, "Give a prompt: shoal team resume -p" in speechless.err) == (2, True)
         resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
         assert resumed.result["session_id"] == session

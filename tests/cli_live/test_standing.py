@@ -179,3 +179,9 @@ def test_what_every_agent_notes_is_told_once() -> None:
     standings = after(*notes, Noted(agent=AgentId("a1"), text="my own"))
     assert [standings.is_told(note) for note in notes] == [False, True, True]
     assert not standings.is_told(Noted(agent=AgentId("a1"), text="my own"))
+
+
+def test_a_teammate_whose_start_an_earlier_run_told_goes_by_its_name() -> None:
+    standings = Standings()
+    standings.hear(MemberWoken(agent=AgentId("checker@repair")), 0.0)
+    assert standings.name(AgentId("checker@repair")) == "checker"

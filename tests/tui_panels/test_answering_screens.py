@@ -247,6 +247,29 @@ async def test_the_first_answer_stands_and_who_comes_later_is_told(tmp_path: Pat
         await until(pilot, lambda: told in app.words)
 
 
+@pytest.mark.spec("USR-05")
+async def test_a_key_that_comes_twice_puts_a_question_up_once_and_one_that_comes_late_not_at_all(
+    tmp_path: Path,
+) -> None:
+    scene = await asking_scene()
+    panel = QuestionsPanel(scene.picture, Told(tmp_path), clock=scene.clock)
+    app = PanelsApp(panel)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        panel.rows.action_choose()
+        panel.rows.action_choose()
+        await pilot.pause()
+        assert len(app.screen_stack) == 2
+        scene.answers(MAY_RUN, Allowed())
+        panel.look()
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        scene.answers(PLAN, Approved(digest="2"))
+        panel.rows.stand_on(PLAN.id)
+        panel.rows.action_choose()
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+
+
 async def test_an_answer_that_nobody_hears_is_told(helm: DeadHelm) -> None:
     scene = await asking_scene()
     app = PanelsApp(QuestionsPanel(scene.picture, helm, clock=scene.clock))

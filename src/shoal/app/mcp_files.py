@@ -143,7 +143,8 @@ def given_servers(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            told = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {error}."
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            told = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {why}."
             raise SettingsError(told, path=path) from error
     servers = _servers_in(text, name)
     return read_servers(servers, lambda key: f"{name}:{line_of(text, ('mcpServers', key))}")

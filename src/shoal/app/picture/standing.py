@@ -61,8 +61,8 @@ class Standing:
 
     @property
     def who(self) -> str:
-        if self.facts is None:
-            return str(self.agent)
+        if self.facts is None:  # a teammate that a resumed run took up: its start is in an earlier one
+            return self.agent.partition("@")[0]
         return one_line(self.facts.name or self.facts.kind)
 
     @property

@@ -141,7 +141,7 @@ def permission_unexpected(case: Case) -> Iterator[Fact]:
         yield case.fact("refusals", "nothing was refused in this run", state="none")
     kinds = dict.fromkeys(row.kind for row in picture.agents() if row.id != LEAD)
     shown = (
-        " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions show"
+        " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions ls"
     )
     yield case.fact(
         "in force", "a child's rules are its parent's and its own; deny wins", advice=f"See them: {shown}"

@@ -56,11 +56,6 @@ COMMANDS = {
         "Watch a team repair a small project, offline.",
         ("shoal demo", "shoal demo --keep", "shoal demo agents", "shoal demo tutorial"),
     ),
-    "export": SubCommand(
-        "shoal.surfaces.cli.export",
-        "Write a whole run into one file: a page with its replay, or JSON.",
-        ("shoal export --html", "shoal export 3f2a --html -o run.html"),
-    ),
     "doctor": SubCommand(
         "shoal.surfaces.cli.doctor",
         "Check the set-up and say what to type.",
@@ -69,6 +64,11 @@ COMMANDS = {
             "shoal doctor wait-does-not-end",
             "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'",
         ),
+    ),
+    "export": SubCommand(
+        "shoal.surfaces.cli.export",
+        "Write a whole run into one file: a page with its replay, or JSON.",
+        ("shoal export --html", "shoal export 3f2a --html -o run.html"),
     ),
     "hooks": SubCommand(
         "shoal.surfaces.cli.hooks",

@@ -63,7 +63,8 @@ def _without_terminal(options: Options, prompt: str | None) -> int:
 
     whole = with_piped(prompt)
     if not whole:
-        raise click.UsageError('There is no terminal to talk at. Give a prompt: shoal -p "…"')
+        asked = click.get_current_context().command_path
+        raise click.UsageError(f'There is no terminal to talk at. Give a prompt: {asked} -p "…"')
     say("There is no terminal to talk at, so this runs as with -p.")
     options = structs.replace(options, attended=False)
     return headless(Job(options=options, prompt=whole, output=Wanted()))

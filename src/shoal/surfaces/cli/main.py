@@ -243,7 +243,10 @@ def _usage(error: click.UsageError) -> int:
         print(text, file=sys.stderr)
         return exits.USAGE
     if isinstance(error, click.NoSuchOption) and where == "shoal":
-        text += " (Before a prompt that begins with a dash, write --.)"
+        if error.option_name == "--json":
+            text = "A run has no --json: give --output-format json."
+        else:
+            text += " (Before a prompt that begins with a dash, write --.)"
     _told(text, exits.USAGE)
     print(f"See `{where} --help`.", file=sys.stderr)
     return exits.USAGE

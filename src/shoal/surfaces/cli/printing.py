@@ -36,7 +36,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     colours = has_colours(sys.stdout)
     shown = [[Cell(one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [
-        max(width(head), *(width(row[column].text) for row in shown))
+        max((width(head), *(width(row[column].text) for row in shown)))
         for column, head in enumerate(heads[:-1])
     ]
     room = 10_000

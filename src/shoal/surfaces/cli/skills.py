@@ -48,7 +48,10 @@ def ls(*, as_json: bool) -> int:
         )
         for skill in every
     ]
-    print_table(("NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"), rows)
+    if rows:
+        print_table(("NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"), rows)
+    else:
+        click.echo("There are no skills or commands here. A skill is a file .claude/skills/NAME/SKILL.md.")
     for told in found.unusable():
         say(told)
     return exits.OK

@@ -23,7 +23,7 @@ from shoal.surfaces.tui.answering_forms import Form
 from shoal.surfaces.tui.answering_plans import PlanForm, earlier_plan
 from shoal.surfaces.tui.answering_words import answered
 from shoal.surfaces.tui.panels.cells import ASKS, colour_of, line
-from shoal.surfaces.tui.panels.panel import tell
+from shoal.surfaces.tui.panels.panel import Panel, tell
 
 if TYPE_CHECKING:
     from shoal.app.helm import Helm
@@ -146,6 +146,13 @@ class AnswerScreen(ModalScreen[bool | None]):
         while self.app.screen is not self and self in self.app.screen_stack:
             self.app.pop_screen()
         self.dismiss(stands)
+
+
+def answer_here(panel: Panel, row: QuestionRow) -> None:
+    """Put it up. A key that came twice puts it up once, and one that came late not at all."""
+    now = panel.picture.questions.get(row.id) or row
+    if not now.answered and not any(isinstance(each, AnswerScreen) for each in panel.app.screen_stack):
+        panel.app.push_screen(AnswerScreen(now, panel.helm, picture=panel.picture))
 
 
 def _wants(row: QuestionRow) -> str:

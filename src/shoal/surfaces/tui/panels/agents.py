@@ -201,14 +201,14 @@ class AgentsPanel(ListPanel):
             self.steer(StopTask(task_id=_called(row)), partial(_killed, row))
 
     def action_answer(self) -> None:
-        from shoal.surfaces.tui.answering import AnswerScreen
+        from shoal.surfaces.tui.answering import answer_here
 
         for row in self._acted_on():
             question = self._question(row)
             if question is None:
                 tell(self, f"{row.name} asks nothing.")
             else:
-                self.app.push_screen(AnswerScreen(question, self.helm, picture=self.picture))
+                answer_here(self, question)
 
     def _acted_on(self, *, but_lead: bool = False) -> Iterator[AgentRow]:
         row = self.current

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from shoal.app.picture.rows import Frame, QuestionRow
 from shoal.core.ids import AgentId
 from shoal.core.questions import ApprovePlan, Choose, MayRun
-from shoal.surfaces.tui.answering import AnswerScreen
+from shoal.surfaces.tui.answering import AnswerScreen, answer_here
 from shoal.surfaces.tui.answering_words import answered, asked
 from shoal.surfaces.tui.panels.board_lines import moment
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, age, cell, colour_of, joined, line
@@ -121,7 +121,7 @@ class QuestionsPanel(ListPanel):
             told = Content("\n").join([*_detail(row), Content(""), line((answered(row.answer), "bold"))])
             self.app.push_screen(ReadScreen(f"{row.name} asked", told))
         else:
-            self.app.push_screen(AnswerScreen(row, self.helm, picture=self.picture))
+            answer_here(self, row)
 
 
 def _detail(row: QuestionRow) -> list[Content]:
