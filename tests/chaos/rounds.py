@@ -173,6 +173,9 @@ class Round:
             self._look_what_is_left(trouble, through)
             begun = begun or self._has_begun()
             if status == 0:
+                if trouble.struck:
+                    # Who goes on may find the dead one's children still in a worktree, and leaves it alone.
+                    self._ask_for("worktree", "reap")
                 wrong = part.faults(self._place, self._session)
                 if not wrong or not trouble.may_fail or not tries:
                     self._faults += wrong

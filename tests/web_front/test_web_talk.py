@@ -142,7 +142,7 @@ def test_a_command_is_seen_whole_changed_and_allowed_from_a_phone(browser, stage
 def test_an_answer_is_offered_for_longer_only_where_there_is_a_rule_to_keep(onlooker: Onlooker, stage: Stage):
     page = onlooker.go("#/questions")
     kept = asked_by(page, "tests").locator(".answers button small")
-    assert kept.all_inner_texts() == ["Bash(rsync:*)", "Bash(rsync:*)"]
+    expect(kept).to_have_text(["Bash(rsync:*)", "Bash(rsync:*)"])
     plain = MayRun(
         id="q-7", agent=AgentId("a-docs"), tool_use_id="t7", tool="Bash", input={"command": "ls"}, reason="r"
     )

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from secrets import token_hex
 
 from shoal.backends.programs import Ran, run
@@ -174,7 +175,9 @@ class TmuxPanes:
         for pane in list(self._shown):
             await self.close(pane)
         if self._held:
-            await self._run(*self._server, "kill-pane", "-t", self._held)
+            # A server that stands still must not keep its client here.
+            with suppress(ProcessError):
+                await self._run(*self._server, "kill-pane", "-t", self._held)
         if self._control is not None:
             for words in self._wardrobe.undress(set()):
                 self._control.send(words)

@@ -14,6 +14,8 @@ from shoal.stores.files.places import make_private, run_directory, unwritable
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _TRIES, _PAUSE = 3, 0.01
+_ANEW = 100
+"""Times that a lock's file may be gone when it is locked: some file systems say so of every file."""
 
 
 class _NamedLock:
@@ -87,7 +89,7 @@ def holder(home: Path, session: SessionId) -> int | None:
 
 
 def _taken(path: Path, in_use: Callable[[str], str]) -> int:
-    while True:
+    for _ in range(_ANEW):
         fd = _opened(path)
         # More than once, because `is_held` holds the lock for the instant it looks.
         taken = flock_soon(fd, tries=_TRIES, pause=_PAUSE)
@@ -100,6 +102,8 @@ def _taken(path: Path, in_use: Callable[[str], str]) -> int:
         pid = os.pread(fd, 32, 0).decode(errors="replace").strip()
         os.close(fd)
         raise StoreError(in_use(f"process {pid}" if pid else "another process"), path=path)
+    told = f"{path} is taken away whenever it is made. Choose another home with SHOAL_HOME=DIRECTORY."
+    raise StoreError(told, path=path)
 
 
 def _opened(path: Path) -> int:
