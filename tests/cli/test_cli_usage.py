@@ -38,6 +38,17 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert f"  shoal {name}" in shown
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--agents", "none.json"), ("--mcp-config", "none.json"), ("--mcp-config", "{"), ("--channels", "chat")],
+)
+def test_a_flag_that_cannot_be_taken_is_named_once(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-p", "hi", flag, value]) == 2
+    assert capsys.readouterr().err.count(flag) == 1
+
+
 def _parts() -> list[tuple[str, str]]:
     commands = ((name, import_module(sub.module).command) for name, sub in COMMANDS.items())
     return [
