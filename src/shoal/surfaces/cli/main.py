@@ -13,7 +13,7 @@ import click
 
 import shoal
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.commands import COMMANDS, UNLISTED
+from shoal.surfaces.cli.commands import COMMANDS
 from shoal.surfaces.cli.flags import PICK, SECTIONS, check_together, options_from
 
 EXAMPLES = """\
@@ -107,7 +107,7 @@ def _give_examples(command: click.Command, own: str, examples: Sequence[str]) ->
 def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
-    if arguments and (sub := COMMANDS.get(arguments[0]) or UNLISTED.get(arguments[0])):
+    if arguments and (sub := COMMANDS.get(arguments[0])):
         command: click.Command = import_module(sub.module).command
         _give_examples(command, f"shoal {arguments[0]}", sub.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])

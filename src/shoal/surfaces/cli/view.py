@@ -29,7 +29,7 @@ EARLIER = 200
 """Events of an agent that are told to one who comes late."""
 
 
-@click.command("view", hidden=True)
+@click.command("view")
 @click.argument("session")
 @click.argument("agent")
 @click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
