@@ -209,8 +209,10 @@ def _show(task: Task, *, as_json: bool) -> None:
     if as_json:
         print_json(_data(task))
         return
+    from shoal.tools.task_texts import shown_metadata
     from shoal.wire.content import dump
 
+    metadata = shown_metadata(task)
     print_facts(
         (
             ("task", task.id),
@@ -220,7 +222,7 @@ def _show(task: Task, *, as_json: bool) -> None:
             ("waits for", _ids(task.blocked_by)),
             ("blocks", _ids(task.blocks)),
             ("active form", task.active_form),
-            ("metadata", dump(task.metadata).decode() if task.metadata else ""),
+            ("metadata", dump(metadata).decode() if metadata else ""),
             ("description", task.description),
         )
     )
