@@ -39,5 +39,11 @@ class DebugLog:
         with suppress(OSError):
             self._file.write(line)
 
+    def keep(self, text: str) -> None:
+        """What broke, in lines of its own."""
+        head = iso(self._clock.now()).encode() + b"\n"
+        with suppress(OSError):
+            self._file.write(head + self._secrets.redacted_bytes(text.encode("utf-8", "replace")) + b"\n")
+
     def close(self) -> None:
         self._file.close()
