@@ -212,6 +212,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ('{\n "shoal": []\n}', 2, "shoal"),
         ('{\n "permissions": {\n  "deny": [\n   "a",\n   5\n  ]\n }\n}', 5, "permissions.deny.1"),
         ('{"permissions": {"allow": "Read"}}', 1, "permissions.allow"),
+        ('{"permissions": {"allow": ["Bash("]}}', 1, "permissions.allow: 'Bash(' is not a permission rule:"),
         ('{\n\n "permissions": {"defaultMode": "yolo"}}', 3, "permissions.defaultMode"),
         ('{\n "model": 5}', 2, "model"),
         ('{\n "env": {\n  "A": [1]}}', 2, "env"),
