@@ -124,6 +124,8 @@ async def test_what_cannot_be_is_told_in_a_sentence(shoal: Program, team: str, h
         ("task", "show", "../x"): (1, "not a task id"),
         ("task", "add", "x", "--blocked-by", "9"): (1, "no task 9"),
         ("task", "update", "9", "--status", "completed"): (1, "no task 9"),
+        ("task", "add", " "): (2, "The subject is empty"),
+        ("task", "update", "9", "--subject", ""): (2, "The subject is empty"),
         ("task", "update", "9"): (2, "nothing to change"),
         ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
         ("task", "ls", "--team", "wall"): (2, "There are: roof."),
