@@ -36,12 +36,18 @@ EARLIER = 200
 def command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
     from shoal.app.settings import home_directory
-    from shoal.app.watching import find_run
+    from shoal.app.watching import find_run, standings_of
 
     run = find_run(home_directory(), session)
     screen = screen_for(sys.stdout)
     typed = sys.stdin.isatty()
     view = View(run, agent, screen, leave=leave or not typed)
+    # In a live run one may be waited for that has not started yet; here nobody will come.
+    if not run.is_live and not view.was_there():
+        names = ", ".join(dict.fromkeys(each.who for each in standings_of(run).tree()))
+        raise click.ClickException(
+            f"The run {run.session[:8]} has ended, and had no agent {agent!r}. It had: {names}."
+        )
     try:
         return asyncio.run(view.with_prompt() if typed else view.follow())
     except KeyboardInterrupt:
@@ -61,6 +67,10 @@ class View:
         self._unsent: deque[str] = deque()
         self._typed = asyncio.Event()
         self._over = False
+
+    def was_there(self) -> bool:
+        """Whether the run tells of the agent."""
+        return any(map(self._is_ours, read_journal(self._run.journal)))
 
     async def with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
