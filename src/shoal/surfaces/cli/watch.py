@@ -118,7 +118,7 @@ async def _tell(run: Run) -> None:
     from shoal.app.watching import watch
 
     screen, clock = screen_for(sys.stdout), SystemClock()
-    onlooker = _Onlooker(screen, clock, live=run.is_live)
+    onlooker = _Onlooker(screen, clock, live=run.is_live, session=run.session)
     try:
         async for seen in watch(run, clock):
             onlooker.hear(seen)
@@ -131,8 +131,9 @@ async def _tell(run: Run) -> None:
 class _Onlooker:
     """Tells what is seen; while anything in a live run goes on, who does what stands below."""
 
-    def __init__(self, screen: Screen, clock: Clock, *, live: bool) -> None:
+    def __init__(self, screen: Screen, clock: Clock, *, live: bool, session: str) -> None:
         self._screen = screen
+        self._session = session
         self._clock = clock
         self._standings = Standings()
         self._telling = Telling(screen, onlooker=True, standings=self._standings)
@@ -187,6 +188,7 @@ class _Onlooker:
         self._screen.fresh_line()
         if over and not self._ended:
             self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
+            self._screen.write(f"  go on with it: shoal --resume {self._session}\n", YELLOW)
         self._screen.write(f"\n  {count(self._usage.total_tokens)} tokens · {dollars(self._usd)}\n", DIM)
         self._screen.close()
 
