@@ -117,6 +117,11 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--allowedTools", "Bash("], "--allowedTools: The parentheses"),
         (["-p", "hi", "--disallowed-tools", "7"], "--disallowedTools: '7' is not a permission rule"),
         (["doctor", "--jsno"], "Did you mean '--json'?"),
+        (["help", "tema"], "There is no command 'tema'. Did you mean `shoal help team`?"),
+        (["help", "xyzzy"], "There is no command 'xyzzy'."),
+        (["stop"], "`shoal ps` lists the runs that are live"),
+        (["send"], "`shoal ps` lists the runs that are live"),
+        (["view"], "`shoal ps` lists the runs that are live"),
     ],
 )
 def test_wrong_usage_exits_2_and_says_what_was_meant(
