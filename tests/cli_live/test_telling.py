@@ -281,6 +281,7 @@ def on_terminal(*events: Event) -> Seen:
         ("Read", "a\nb\n", None, False, "2 lines"),
         ("Grep", "x", {"count": 4}, False, "4 found"),
         ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
+        ("AskUserQuestion", "The person answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
         ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ ended: it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),
