@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
-from shoal.app.worktrees import worktrees_of
+from shoal.app.quarters.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentEnded, AgentStarted, WorkKept
 from shoal.core.messages import ToolResult, result_text

@@ -14,7 +14,7 @@ import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, last_result, texts
 from hook_rig import Log, command, says, settings, specific
-from shoal.app.occasions import IDLE
+from shoal.app.session.occasions import IDLE
 from shoal.core.events import AgentEnded, AgentStarted, Finished, HookRan, Noted, Queued, Withdrawn
 from shoal.core.hooks import Verdict
 from shoal.core.messages import Message
@@ -396,8 +396,8 @@ PROJECT_HOOK = {"PreToolUse": [{"hooks": [command("touch ran")]}]}
 
 @pytest.mark.spec("HOK-01", "USR-13")
 async def test_hooks_of_a_project_run_only_when_a_person_trusts_them(project: Path) -> None:
-    from shoal.app import trust
-    from shoal.app.settings import load_settings
+    from shoal.app.settings import trust
+    from shoal.app.settings.settings import load_settings
 
     (project / ".claude").mkdir()
     (project / ".claude/settings.json").write_text(json.dumps({"hooks": PROJECT_HOOK}))
@@ -417,9 +417,9 @@ async def test_hooks_of_a_project_run_only_when_a_person_trusts_them(project: Pa
 async def test_an_agent_of_a_project_starts_with_its_hooks_only_when_they_are_trusted(
     project: Path,
 ) -> None:
-    from shoal.app import trust
-    from shoal.app.agent_trust import all_widening
-    from shoal.app.settings import load_settings
+    from shoal.app.definitions.agent_trust import all_widening
+    from shoal.app.settings import trust
+    from shoal.app.settings.settings import load_settings
 
     directory = project / ".claude/agents"
     directory.mkdir(parents=True)
