@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from shoal.app.agents.brief import Brief, opened_by, sealed
 from shoal.app.agents.choosing_backends import Backends, chosen
-from shoal.app.agents.orders import authority_of, name_of
+from shoal.app.agents.orders import name_of
 from shoal.app.agents.seats import worded_mode
+from shoal.app.authority import authority_of
 from shoal.core.agents import Order
 from shoal.core.backends import MARKS, Berth, Papers, Wanted
 from shoal.core.budget import Purse

@@ -17,6 +17,7 @@ from shoal.app.agents.orders import FORKED, name_of
 from shoal.app.agents.outfitting import Outfitting
 from shoal.app.agents.stock import Stock
 from shoal.app.agents.teaming import make_teams
+from shoal.app.authority import authority_of
 from shoal.app.basis.prompt import system_prompt
 from shoal.app.definitions.definitions import Definitions
 from shoal.app.hooks.hooking import SessionHooks
@@ -25,8 +26,8 @@ from shoal.app.models.child_models import child_model
 from shoal.app.options import Options
 from shoal.app.outside.abroad import Abroad
 from shoal.app.quarters.quarters import Housing
-from shoal.app.session.knowledge import Knowledge
 from shoal.app.settings.settings import Settings
+from shoal.app.skills.knowledge import Knowledge
 from shoal.app.teams.record import AgentsRecord
 from shoal.core.agents import Order
 from shoal.core.budget import Purse
@@ -179,9 +180,7 @@ class Plans:
 
     def of(self, agent: Identity) -> Planning:
         if agent.agent not in self._of:
-            permissions = self.agent(agent.agent).permissions
-            assert isinstance(permissions, RulePermissions)
-            planning = self._of[agent.agent] = self._make(permissions)
+            planning = self._of[agent.agent] = self._make(authority_of(self.agent(agent.agent)))
             planning.changed = lambda mode: self.emit(ModeChanged(agent=agent.agent, mode=mode))
             if not agent.is_lead:
                 planning.approved = partial(self.approved, agent.agent)

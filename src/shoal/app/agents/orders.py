@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from shoal.agent.agent import Agent, Bounds
 from shoal.agent.forking import FORK
+from shoal.app.authority import authority_of
 from shoal.core.agents import Order
 from shoal.core.definitions import Definition, Source
 from shoal.core.errors import AgentRefused
 from shoal.core.messages import Message, Text
 from shoal.core.permissions import Mode
 from shoal.core.ports import Model
-from shoal.policy.permissions import RulePermissions
 from shoal.workspaces.local import LocalWorkspace
 
 _THINKING = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
@@ -29,11 +29,6 @@ NO_FORK = (
     "begins with your prompt alone."
 )
 _MODES: tuple[Mode, ...] = get_args(Mode)
-
-
-def authority_of(agent: Agent) -> RulePermissions:
-    assert isinstance(agent.permissions, RulePermissions)
-    return agent.permissions
 
 
 def refuse_where_forbidden(parent: Agent, kind: str) -> None:

@@ -17,7 +17,6 @@ from shoal.app.agents.memory import AgentMemory
 from shoal.app.agents.orders import (
     FORKED,
     NO_FORK,
-    authority_of,
     bounds_for,
     first_prompt,
     mode_named,
@@ -29,6 +28,7 @@ from shoal.app.agents.orders import (
 from shoal.app.agents.planned import Plan, identity_of, permissions_of
 from shoal.app.agents.seats import own_part, seated_mode, seated_tools
 from shoal.app.agents.stock import Stock
+from shoal.app.authority import authority_of
 from shoal.app.hooks.hooking import Whose, listed
 from shoal.app.mcp.servers import Kit
 from shoal.app.quarters.quarters import Quarters

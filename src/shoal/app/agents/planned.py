@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from shoal.agent.agent import Bounds
 from shoal.agent.conversation import Conversation
 from shoal.app.agents.limiting import lend, narrowing
-from shoal.app.agents.orders import authority_of, mode_named
+from shoal.app.agents.orders import mode_named
 from shoal.app.agents.seats import seated
+from shoal.app.authority import authority_of
 from shoal.app.mcp.servers import Kit
 from shoal.app.quarters.quarters import Quarters
 from shoal.app.skills.invoking import Preloaded

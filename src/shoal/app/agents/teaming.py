@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.app.agents.berths import Berths
-from shoal.app.agents.orders import authority_of
+from shoal.app.authority import authority_of
 from shoal.app.teams.record import AgentsRecord
 from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Noted

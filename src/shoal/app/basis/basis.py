@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal.app.basis.assisting import assists
 from shoal.app.basis.coordinating import coordinates
+from shoal.app.basis.form import with_form
 from shoal.app.basis.history import History, open_history
 from shoal.app.basis.prompt import date_line
 from shoal.app.definitions.definitions import Definitions, definitions_for, given_definitions
@@ -20,7 +21,6 @@ from shoal.app.definitions.plugins import Plugins, plugins_for
 from shoal.app.models.choosing import chosen_or_other
 from shoal.app.options import Options
 from shoal.app.quarters.confines import checked
-from shoal.app.session.forming import with_form
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.ids import Ids

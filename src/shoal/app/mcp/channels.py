@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shoal.core.arrivals import Item
 from shoal.core.errors import SettingsError, StoreError
+from shoal.core.events import Speaker
 from shoal.core.mcp import Push
-from shoal.core.messages import user
+from shoal.core.messages import Message, user
 from shoal.wire.notices import channel_message, channel_overflow
-
-if TYPE_CHECKING:
-    from shoal.app.session.session import Session
 
 KIND = "server:"
 MOST_WAITING = 50
@@ -35,10 +33,21 @@ def named_channels(given: Iterable[str], where: str) -> frozenset[str]:
     return frozenset(names)
 
 
+class Hearer(Protocol):
+    """What of a session channels reach."""
+
+    @property
+    def may_be_woken(self) -> bool: ...
+
+    def queue_up(self, message: Message, *, by: Speaker, wakes: bool) -> str: ...
+
+    def note(self, text: str) -> None: ...
+
+
 class Channels:
     """Each message is on the journal before it waits. What does not fit is counted, and the number told."""
 
-    def __init__(self, session: Session, names: frozenset[str]) -> None:
+    def __init__(self, session: Hearer, names: frozenset[str]) -> None:
         self.names = names
         self._session = session
         self._waiting: set[str] = set()

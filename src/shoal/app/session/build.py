@@ -31,11 +31,11 @@ from shoal.app.mcp.servers import McpServers
 from shoal.app.options import Options
 from shoal.app.quarters.quarters import Housing
 from shoal.app.session.hook_hearing import let_hear
-from shoal.app.session.knowledge import Knowledge
 from shoal.app.session.obeying import obey
 from shoal.app.session.occasions import Occasions
 from shoal.app.session.shared import Shared, share
 from shoal.app.settings.settings import Settings
+from shoal.app.skills.knowledge import Knowledge
 from shoal.app.teams.record import AgentsRecord
 from shoal.core.ids import LEAD, LEAD_KIND, AgentId
 from shoal.core.messages import Message

@@ -21,9 +21,10 @@ from shoal.app.mcp.prompts import ServedPrompts
 from shoal.app.mcp.servers import McpServers
 from shoal.app.quarters.quarters import Housing
 from shoal.app.session.arriving import fed_queue
-from shoal.app.session.knowledge import Knowledge, gathered
+from shoal.app.session.gathering import gathered
 from shoal.app.session.mcp_session import session_servers
 from shoal.app.session.reach import Reach, reach_of
+from shoal.app.skills.knowledge import Knowledge
 from shoal.app.teams.record import AgentsRecord
 from shoal.core.budget import Purse
 from shoal.core.identity import Identity

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.agent.agent import Agent
 from shoal.agent.calls import carry_out
-from shoal.app.agents.orders import authority_of
+from shoal.app.authority import authority_of
 from shoal.app.definitions.project_places import project_places
 from shoal.app.skills.skills import Skills
 from shoal.app.skills.text import Piece, pieces

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.app.definitions.plugins import plugins_for
+from shoal.app.mcp.host import host_for, tokens_in
 from shoal.app.mcp.servers import OFF, UNTRUSTED, McpServers
-from shoal.app.session.mcp_session import host_for, tokens_in
 from shoal.app.settings.config_view import HIDDEN, sounds_secret
 from shoal.app.settings.mcp_files import PROJECT_FILE, Configured, change, configured
 from shoal.app.settings.settings import Settings, load_settings
