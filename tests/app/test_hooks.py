@@ -216,13 +216,13 @@ async def test_a_person_who_is_asked_is_notified(project: Path) -> None:
     async with shoal.open(cwd=project, model=model, attended=True, hooks=hooks, clock=clock) as session:
         turn = session.run("begin")
         question = await anext(session.parts.desk.incoming())
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
         session.parts.desk.answer(question.id, Denied(reason="no"))
         # It waits for nobody, and nobody for it: the turn ends while the hook still runs.
         await drain(turn)
         reached.clear()
         await clock.advance(IDLE)
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
     asked, idle = told
     assert (asked["notification_type"], asked["title"]) == ("permission_prompt", "Shoal")
     assert "Write" in asked["message"]
@@ -240,7 +240,7 @@ async def test_a_person_elsewhere_is_notified_of_a_question_that_waits_for_them(
     async with shoal.open(cwd=project, model=Mind(write, "done"), **options) as session:
         turn = session.run("begin")
         question = await anext(session.parts.desk.incoming())
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
         session.parts.desk.answer(question.id, Denied(reason="no"))
         await drain(turn)
 

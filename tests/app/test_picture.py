@@ -213,7 +213,7 @@ async def test_what_happens_is_in_a_frame_within_a_second(tmp_path: Path) -> Non
                     await asyncio.sleep(0.01)
             coming = asyncio.ensure_future(anext(frames))
             await clock.advance(1)
-            frame = await asyncio.wait_for(coming, 10)
+            frame = await asyncio.wait_for(coming, 30)
     assert [note.text for note in frame.notes] == ["Look here."]
 
 

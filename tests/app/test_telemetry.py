@@ -195,7 +195,7 @@ async def test_what_an_end_cuts_off_is_ended_as_cancelled(tmp_path: Path) -> Non
     async with opened(tmp_path, ScriptedModel([use("Gate")]), tools=[gate.tool]) as session:
         kept = Kept(session)
         turn = session.run("go")
-        await asyncio.wait_for(gate.reached.wait(), 5)
+        await asyncio.wait_for(gate.reached.wait(), 30)
         await session.interrupt()
         await drain(turn)
     call = kept.named("execute_tool Gate")

@@ -41,6 +41,7 @@ from shoal.stores.files.journal import read_journal
 from shoal.stores.files.results import FileResults
 from shoal.stores.files.sessions import read_session
 from shoal.tools.shells import Shells
+from shoal.workspaces.worktree_files import is_recorded
 
 CUT_OFF = "its process ended while it was at work; SendMessage lets it go on"
 CUT_OFF_AT_START = "its process ended before it had begun; start it again"
@@ -64,6 +65,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """Of those that were at work; not in the journal yet."""
     unkept: tuple[tuple[Completion, Path], ...] = ()
     """Of those that ended, while nobody has seen yet to the worktrees they worked in."""
+    going_on: tuple[Path, ...] = ()
+    """In worktrees of their own, where agents were at work or rested that may go on there."""
     delivered: frozenset[str] = frozenset()
     """What the lead has got."""
     shells: tuple[ShellEnded, ...] = ()
@@ -127,6 +130,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         agents=reading.started,
         cut_off=cut_off,
         unkept=tuple(reading.unkept()),
+        going_on=tuple(reading.going_on()),
         delivered=told.delivered,
         shells=lost_shells,
         last_shell=reading.shells.last,
@@ -144,7 +148,7 @@ class _Reading:
         self.completions: dict[str, Completion] = {}
         self.waiting: dict[str, Item] = {}
         self.serving: dict[AgentId, AgentStarted] = {}
-        self.resting: set[AgentId] = set()
+        self.resting: dict[AgentId, AgentStarted] = {}
         self._teammates: set[AgentId] = set()
         self.shells = LeftShells()
         self.schedules = LeftSchedules()
@@ -202,18 +206,26 @@ class _Reading:
 
     def _mate_ended(self, completion: Completion, notice: str) -> None:
         agent, ident, to = completion.agent, completion.id, completion.report_to
-        self.serving.pop(agent, None)
+        started = self.serving.pop(agent, None)
         if notice:
-            self.resting.discard(agent)
+            self.resting.pop(agent, None)
             self.waiting[ident] = Item(id=ident, to=to, content=(Text(text=notice),), by="runtime")
-        else:
-            self.resting.add(agent)
+        elif started is not None:
+            self.resting[agent] = started
 
     def unkept(self) -> Iterator[tuple[Completion, Path]]:
-        """A worktree without changes is gone after a clean end, and nothing is told of it."""
+        """A worktree without changes is gone after a clean end, and nothing is told of it.
+
+        Whoever dies while one is taken away may leave no directory, but always a record.
+        """
         for agent, place in self._worktrees.items():
-            if agent not in self.at_work and agent in self._last and place.is_dir():
+            if agent not in self.at_work and agent in self._last and is_recorded(place):
                 yield self.completions[self._last[agent]], place
+
+    def going_on(self) -> Iterator[Path]:
+        for started in (*self.at_work.values(), *self.serving.values(), *self.resting.values()):
+            if started.isolation:
+                yield Path(started.cwd)
 
     def knows(self, ended: ShellEnded, told: Told) -> bool:
         """Whether the agent of a command was told that it ended."""

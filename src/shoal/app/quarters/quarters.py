@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from shoal.core.events import FileChanged, Journaled
 from shoal.core.filenames import shown
 from shoal.core.ids import AgentId
 from shoal.core.sandbox import Sandbox
-from shoal.core.worktrees import Kept
+from shoal.core.worktrees import Kept, Removed
 from shoal.runs.outfit import Newcomer
 from shoal.workspaces.local import LocalWorkspace
 from shoal.workspaces.repository import head_commit
@@ -152,6 +152,15 @@ class Housing:
             return KeptWork(path=str(place), branch="")
         return _kept_work(done) if isinstance(done, Kept) else None
 
+    async def settle_left(self, root: Path, session: str, going_on: Collection[Path]) -> None:
+        """What dead processes of the session left, but for the places where their agents may go on."""
+        if not any((self._settings.home / "worktrees").glob("*/agent-*.json")):
+            return
+        try:
+            self._tell_kept(await self._of(root).settle_left(session, going_on))
+        except (WorktreeError, OSError) as error:
+            self._note(f"Not all that was made for agents could be taken away: {error}")
+
     def close(self) -> None:
         for worktrees in self._worktrees.values():
             worktrees.close()
@@ -171,7 +180,10 @@ class Housing:
         if worktrees in self._clean:
             return
         self._clean.append(worktrees)
-        for left in await worktrees.reap():
+        self._tell_kept(await worktrees.reap())
+
+    def _tell_kept(self, settled: Sequence[Kept | Removed]) -> None:
+        for left in settled:
             if isinstance(left, Kept):
                 self._note(f"Work of an agent that was cut off is kept in {shown(left.path)}.")
 

@@ -27,6 +27,7 @@ async def take_over(session: Session, left: LeftOver) -> None:
         if work is not None:
             left.tell_of(work, completion)
             session.emit(WorkKept(agent=completion.agent, work=work))
+    await parts.housing.settle_left(parts.workspace.root, session.id, left.going_on)
     for ended in left.shells:
         session.emit(ended)
     parts.crew.recover(left.pending, left.completions)
