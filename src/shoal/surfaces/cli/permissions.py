@@ -19,7 +19,7 @@ from shoal.surfaces.terminal.listings import BEHAVIORS, left_out_lines, rule_lin
 from shoal.surfaces.terminal.paint import DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.permissions_view import View
+    from shoal.app.views.permissions import View
     from shoal.policy.explain import Explanation
 
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble")
@@ -50,7 +50,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
 
     INPUT_JSON is the call's input, as '{"command": "git push"}'; - reads it from stdin.
     """
-    from shoal.app import permissions_view
+    from shoal.app.views import permissions as permissions_view
     from shoal.core.messages import ToolUse
     from shoal.policy.explain import explained
 
@@ -80,7 +80,7 @@ def ls(*, settings: str | None, as_json: bool) -> int:
 
 
 def show_view(settings: str | None, *, as_json: bool) -> None:
-    from shoal.app import permissions_view
+    from shoal.app.views import permissions as permissions_view
 
     cwd = Path.cwd()
     print_view(permissions_view.view(permissions_view.load(cwd, given=settings), cwd), as_json=as_json)
@@ -96,7 +96,7 @@ def print_view(seen: View, *, as_json: bool) -> None:
 
 def _point_out_unknown(tool: str, cwd: Path, settings: str | None) -> None:
     """Of a name that no tool has the answer is right, and hardly what was wanted. Servers may bring more."""
-    from shoal.app.agents_view import offered_tools
+    from shoal.app.views.agents import offered_tools
     from shoal.core.tools import ALIASES
     from shoal.surfaces.terminal.sentences import say
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from shoal.app.session import Session
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
+    from shoal.app.session.session import Session
     from shoal.core.ids import SessionId
 
 
