@@ -245,7 +245,7 @@ class ShellJudge:
         if not self._reach.holds(real):
             return _Unwritable(f"it writes {shown(path)}, outside the working directories")
         # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
-        by_rule = rule is not None and _is_argument(part, path)
+        by_rule = rule is not None and path in part.changes and _is_argument(part, path)
         if by_rule or mode in ACCEPTING:
             return None
         return _Unwritable(f"it writes {shown(path)}")
