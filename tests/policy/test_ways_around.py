@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judging import permissions, shell
+from judging import decide, permissions, shell, word
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,25 @@ def test_what_a_command_hides_may_be_what_is_forbidden(tmp_path: Path, command: 
     assert shell(permissions(tmp_path, allow="Bash", deny="Bash(rm:*)"), command) == "ask"
     assert shell(permissions(tmp_path, "bypassPermissions", deny="Bash(rm:*)"), command) == "ask"
     assert shell(permissions(tmp_path, "bypassPermissions", deny="Bash(rm:*)"), "bash run.sh") == "allow"
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [{"to": "bob", "message": "x"}, {"to": "*", "message": "x"}, {"type": "message", "recipient": "bob"},
+     {"type": "message", "to": "bob"}, {"type": "broadcast", "content": "x"},
+     {"type": "message", "to": "ann", "recipient": "bob"}],
+)  # fmt: skip
+def test_a_message_reaches_nobody_to_whom_a_rule_forbids_to_write(
+    tmp_path: Path, letter: dict[str, str]
+) -> None:
+    ruled = permissions(tmp_path, deny="SendMessage(bob)")
+    assert word(decide(ruled, "SendMessage", **letter)) == "deny"
+    assert word(decide(ruled, "SendMessage", to="ann", message="x")) == "allow"
+    away = permissions(tmp_path, deny="SendMessage(uds:*)")
+    assert word(decide(away, "SendMessage", **letter)) == "allow"
+    assert word(decide(away, "SendMessage", to="uds:1", message="x")) == "deny"
+
+
+def test_an_answer_without_an_addressee_is_for_the_lead(tmp_path: Path) -> None:
+    ruled = permissions(tmp_path, deny="SendMessage(team-lead)")
+    assert word(decide(ruled, "SendMessage", type="shutdown_response", approve=False)) == "deny"
