@@ -13,7 +13,7 @@ _NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
 
 
 def chosen(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -> tuple[Hook, ...]:
-    """In their order; of those that would do the very same, the first, or the first that blocks if it fails."""
+    """In their order; of those that would do the very same the first, rather one that blocks if it fails."""
     field = MATCHED.get(event)
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
