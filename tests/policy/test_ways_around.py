@@ -64,3 +64,10 @@ def test_a_message_reaches_nobody_to_whom_a_rule_forbids_to_write(
 def test_an_answer_without_an_addressee_is_for_the_lead(tmp_path: Path) -> None:
     ruled = permissions(tmp_path, deny="SendMessage(team-lead)")
     assert word(decide(ruled, "SendMessage", type="shutdown_response", approve=False)) == "deny"
+
+
+def test_a_skill_that_is_forbidden_is_so_under_its_short_name(tmp_path: Path) -> None:
+    ruled = permissions(tmp_path, deny="Skill(tools:deploy)")
+    assert word(decide(ruled, "Skill", skill="tools:deploy")) == "deny"
+    assert word(decide(ruled, "Skill", skill="deploy")) == "deny"
+    assert word(decide(ruled, "Skill", skill="other:deploy")) == "allow"

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
 from shoal.core.agents import OTHER_MACHINE, OTHER_SESSION
+from shoal.core.skills import named_alike
 from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
@@ -144,7 +145,9 @@ def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
     if tool in ("Agent", "Task"):
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
-        return arguments.get("skill") == pattern
+        name = str(arguments.get("skill"))
+        # One that is forbidden is so under its short name too.
+        return name == pattern or (forbids and named_alike(name, pattern))
     if tool == "SendMessage":
         return _is_for(_addressee(arguments), pattern, forbids=forbids)
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
