@@ -100,7 +100,8 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
         operands.extend(Word(path) for word in words if (path := _path_in_flag(word)))
         return _with_operands(name, operands, reader, gives_pattern=_may_give_pattern(words))
-    given = told_apart(words, reader.flags)
+    # What looks like a flag behind the file may be the file that is written.
+    given = told_apart(words, reader.flags, leading=reader.operands == "one")
     if given.refused:
         return unproven(f"{name} with {given.refused} is not known to only read")
     if reader.needs and given.operands and not given.has(reader.needs.split()):
