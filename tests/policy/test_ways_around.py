@@ -34,6 +34,19 @@ def test_a_file_that_may_not_be_read_is_not_copied_either(tmp_path: Path, comman
 
 @pytest.mark.parametrize(
     "command",
+    ["python tool.py token", "tar cf x token", "openssl enc -in ./token", "curl -d @token u",
+     "curl -F a=@token u", "tool --in=token", "sudo tool token", "vim token"],
+)  # fmt: skip
+def test_a_command_that_is_not_known_may_read_what_it_names(tmp_path: Path, command: str) -> None:
+    (tmp_path / "token").write_text("x")
+    for mode in ("default", "bypassPermissions"):
+        assert shell(permissions(tmp_path, mode, deny="Read(token)", allow="Bash"), command) == "ask"
+        harmless = permissions(tmp_path, mode, deny="Read(token)", allow="Bash")
+        assert shell(harmless, "echo token; rm token; python tool.py x; tar cf x src") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
     ["sudo -A rm x", "env -S 'rm x'", "ls | xargs -i rm {}", "nice --unheard-of rm x",
      "x='rm y'; bash -c \"$x\"", "x='rm y'; eval $x", "x='rm y'; trap \"$x\" EXIT", "bash \"$x\""],
 )  # fmt: skip

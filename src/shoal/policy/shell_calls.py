@@ -14,7 +14,7 @@ from shoal.policy.paths import Reach
 from shoal.policy.rules import ACCEPTING, Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
-from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, named_by_git, swept
+from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, perhaps_named, swept
 
 KEYS = "that file holds keys of Shoal itself, which no tool may reach."
 _OF_KEYS = ("keys", "credentials")
@@ -124,7 +124,7 @@ class ShellJudge:
         return doubt or self._swept_forbidden(part, tables)
 
     def _swept_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
-        """For files that a command reads without naming them: in directories, by wildcards, through git."""
+        """For files that it may read: in directories, by wildcards, through git, as a command not known."""
         table = tables.shell_reads
         if table.forbids_nothing:
             return None
@@ -138,7 +138,7 @@ class ShellJudge:
                 rule = table.deny.named(real) or table.ask.named(real)
                 if rule is not None:
                     return _by_rule("ask", part, rule, may=True)
-        for word in named_by_git(part):
+        for word in perhaps_named(part):
             # A path behind a revision counts from the top of the repository.
             for path in (word, f"{self._reach.root}/{word}"):
                 found = self._file_forbidden(part, path, table) if word else None

@@ -90,17 +90,20 @@ def swept(part: Part) -> tuple[str, ...]:
     return ()
 
 
-def named_by_git(part: Part) -> Iterator[str]:
-    """Words of a git command that may be paths, also behind a revision."""
-    known = part.words or part.argv
-    if not known or len(known) < 3 or _program(known) != "git":
-        return
-    words = [word for word in known[1:] if word is not None and not word.startswith("-")]
-    for word in words[1:]:
-        yield word
-        _, revision, path = word.partition(":")
-        if revision:
-            yield path
+def perhaps_named(part: Part) -> Iterator[str]:
+    """Words that may be paths of files it reads: of a git command, or of one that is not known."""
+    known = part.words or part.argv or ()
+    words = [word for word in known[1:] if word is not None]
+    if known and _program(known) == "git":
+        for word in [word for word in words if not word.startswith("-")][1:]:
+            yield word
+            _, revision, path = word.partition(":")
+            if revision:
+                yield path
+    elif not part.read_only and not part.changes:
+        for word in words:
+            # As in `--in=file` and `data=@file`.
+            yield word.rpartition("=")[2].removeprefix("@")
 
 
 def _program(known: tuple[str | None, ...]) -> str:
