@@ -87,13 +87,9 @@ def test_a_skill_that_is_forbidden_is_so_under_its_short_name(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "path", ["a" * 300 + "/../x", "x/" * 3000 + "../y", "\ud800/../x", "/proc/1/fd/0/../x"]
+    ("path", "read"),
+    [("a" * 300 + "/../x", "allow"), ("x/" * 3000 + "../y", "deny"), ("\ud800/../x", "allow")],
 )
-def test_a_way_back_through_what_no_file_can_be_is_judged(tmp_path: Path, path: str) -> None:
-    for tool, key in (("Read", "file_path"), ("Write", "file_path"), ("Grep", "path")):
-        assert word(decide(permissions(tmp_path), tool, **{key: path})) in ("ask", "deny", "allow")
-    assert shell(permissions(tmp_path, deny="Read(x)"), f"cat '{path}' {path[:5]}*") in (
-        "ask",
-        "deny",
-        "allow",
-    )
+def test_a_way_back_through_what_no_file_can_be_is_judged(tmp_path: Path, path: str, read: str) -> None:
+    assert word(decide(permissions(tmp_path), "Read", file_path=path)) == read
+    assert shell(permissions(tmp_path, deny="Read(x)"), f"cat '{path}'") != "allow"
