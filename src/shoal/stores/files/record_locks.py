@@ -11,7 +11,7 @@ import os
 import time
 from types import TracebackType
 
-from shoal.core.errors import LockUnavailable, StoreError
+from shoal.core.errors import LockUnavailable
 from shoal.stores.files.flock_queue import flock
 from shoal.stores.files.flocks import try_flock
 from shoal.stores.files.foreign_lock import ForeignLock
@@ -100,11 +100,7 @@ class OwnLock:
         return False
 
     def _open(self) -> int:
-        try:
-            return self._directory.open(self._name, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:
-            path = self._directory.path
-            raise StoreError(f"{path} was removed. The team is gone.", path=path) from None
+        return self._directory.open(self._name, os.O_RDWR | os.O_CREAT)
 
     def _still_there(self, fd: int) -> bool:
         """A lock file that was removed meanwhile guards nothing: the next one opens another."""

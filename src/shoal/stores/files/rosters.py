@@ -282,12 +282,7 @@ class FileRosters:
             content = (own.read(_SPAWNED) or b"").strip()
             present = sum(member.name != LEAD_NAME for member in team.members)
             before = max(present, int(content) if content.isdigit() and len(content) < 19 else 0)
-            # In place and always as long as before, so that there is never half a number.
-            fd = own.open(_SPAWNED, os.O_WRONLY | os.O_CREAT)
-            try:
-                os.pwrite(fd, f"{before + 1:018d}".encode(), 0)
-            finally:
-                os.close(fd)
+            own.overwrite(_SPAWNED, f"{before + 1:018d}".encode())
         return before
 
     def _clear_halves(self) -> None:
