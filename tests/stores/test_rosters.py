@@ -202,6 +202,37 @@ async def test_a_team_that_was_being_made_does_not_hold_its_name(home, rosters, 
     assert (await made(rosters)).name == "roof-2"
 
 
+@pytest.mark.spec("USR-15")
+@pytest.mark.parametrize("stuck", ["teams", "tasks"])
+async def test_a_team_of_which_something_cannot_be_removed_stays_gone(home, clock, monkeypatch, stuck):
+    reports = []
+    rosters = FileRosters(home, clock=clock, report=reports.append)
+    await made(rosters)
+    real = Directory.remove_tree
+    with monkeypatch.context() as held:
+        held.setattr(
+            Directory, "remove_tree", lambda self, name: self.path.name != stuck and real(self, name)
+        )
+        await rosters.delete("roof")
+        assert await rosters.read("roof") is None
+        assert str(home / stuck / "roof") in reports[0]
+        assert (await made(rosters)).name == "roof-2"
+    assert (await made(rosters)).name == "roof"
+    assert len((await rosters.read("roof")).members) == 1
+
+
+@pytest.mark.spec("USR-12", "USR-15")
+async def test_a_team_that_was_made_whole_is_not_taken_for_half_of_one_when_its_roster_breaks(home, rosters):
+    await made(rosters)
+    (home / "shoal" / "teams" / "roof" / "making").touch()  # as one leaves it who dies right before the end
+    await made(rosters, "house")
+    (home / "teams" / "roof" / "config.json").write_text("broken")
+    assert await rosters.read("roof") is None
+    await made(rosters, "barn")
+    (kept,) = (home / "teams" / "roof").glob("config.json.corrupt-*")
+    assert kept.read_text() == "broken"
+
+
 def _die(*_):
     raise SystemExit
 

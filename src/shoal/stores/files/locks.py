@@ -51,9 +51,8 @@ class SessionLock(_NamedLock):
     def leave_nothing(self) -> None:
         """For a new session that never began: the directory goes too, if the lock is all it holds."""
         with suppress(OSError):
-            if self._fd is not None and [each.name for each in self.path.parent.iterdir()] == [
-                self.path.name
-            ]:
+            there = [entry.name for entry in self.path.parent.iterdir()]
+            if self._fd is not None and there == [self.path.name]:
                 self.path.unlink()
                 self.path.parent.rmdir()
         self.release()

@@ -242,10 +242,11 @@ class FileRosters:
             own.remove(_MAKING)
 
     def _taken(self) -> set[str]:
-        """Names with a roster, with files that another program is just making, or with somebody's tasks."""
+        """Names with a roster, with files that another program is just making, with somebody's tasks, or with
+        what could not be removed of a team that is gone."""
         names: set[str] = set()
-        for place in ("teams", "tasks"):
-            directory = found_inside(self._home, place)
+        for steps in (("teams",), ("tasks",), ("shoal", "teams")):
+            directory = found_inside(self._home, *steps)
             if directory is not None:
                 with directory:
                     names.update(directory.names())
@@ -293,9 +294,14 @@ class FileRosters:
         with teams:
             names = [TeamName(name) for name in teams.names() if _is_name(name)]
         for name in names:
-            half_made = self._is_marked(name, _MAKING) and not self._has_config(name)
-            if half_made or self._is_deleting(name):
+            making = self._is_marked(name, _MAKING)
+            if self._is_deleting(name) or (making and not self._has_config(name)):
                 self._remove(name)
+            elif making:
+                # Made, and only the mark is left: without its roster one day, the team would be taken for
+                # one that never was.
+                with self._own(name) as own:
+                    own.remove(_MAKING)
 
     def _remove(self, team: TeamName) -> None:
         remove_key(self._home, team)
@@ -304,7 +310,9 @@ class FileRosters:
             directory = found_inside(self._home, *steps)
             if directory is not None:
                 with directory:
-                    directory.remove_tree(team)
+                    if not directory.remove_tree(team):
+                        self._report(f"{directory.path / team}, of a team that is gone, cannot be removed.")
+                        return
 
 
 def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
