@@ -11,8 +11,8 @@ from msgspec import structs
 
 from shoal.core.clock import Clock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, TeamBusy
-from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, free_name, name_from
-from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, free_name, name_from
+from shoal.core.roster import Member, Newcomer, Team, agent_id
 from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.keys import remove_key
@@ -69,7 +69,7 @@ class FileRosters:
                 created_at=now,
                 lead_agent_id=leader or agent_id(LEAD_NAME, free),
                 lead_session_id=session,
-                members=(_lead(lead, free, now),),
+                members=(lead.as_lead(free, at=now),),
             )
             self._make(team)
         return team
@@ -95,23 +95,9 @@ class FileRosters:
 
     async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
         async with self._changing(team) as (file, write):
-            taken = {member.name for member in file.team.members} | RESERVED
-            name = AgentName(free_name(name_from(newcomer.name), taken))
+            name = file.team.name_for(newcomer)
             spawned = self._count_spawn(file.team)
-            member = Member(
-                agent_id=agent_id(name, file.team.name),
-                name=name,
-                agent_type=newcomer.agent_type,
-                model=newcomer.model,
-                joined_at=self._clock.now(),
-                cwd=newcomer.cwd,
-                tmux_pane_id=newcomer.tmux_pane_id,
-                prompt=newcomer.prompt,
-                color=next_color(spawned),
-                plan_mode_required=newcomer.plan_mode_required,
-                backend_type=newcomer.backend_type,
-                is_active=True,
-            )
+            member = newcomer.as_teammate(name, file.team.name, at=self._clock.now(), spawned_before=spawned)
             write(structs.replace(file.team, members=(*file.team.members, member)))
         return member
 
@@ -313,17 +299,6 @@ class FileRosters:
                     if not directory.remove_tree(team):
                         self._report(f"{directory.path / team}, of a team that is gone, cannot be removed.")
                         return
-
-
-def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
-    return Member(
-        agent_id=agent_id(LEAD_NAME, team),
-        name=LEAD_NAME,
-        agent_type=lead.agent_type,
-        model=lead.model,
-        joined_at=now,
-        cwd=lead.cwd,
-    )
 
 
 def _shown(member: Member, *, active: bool | None) -> Member:
