@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.wire.stream_json import BadLine
+from shoal.wire.stream_incoming import BadLine
 
 _USUAL_SECONDS = 60.0
 
@@ -26,9 +26,6 @@ class CallbackWish(Struct, frozen=True, kw_only=True):
 class Wishes(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Any] | None = None
     callbacks: tuple[CallbackWish, ...] = ()
-
-
-NONE = Wishes()
 
 
 def wishes_in(body: Mapping[str, Any]) -> Wishes:
