@@ -1,4 +1,4 @@
-"""The stream-json protocol, outwards: a JSON object a line for what happens, what we ask and what we answer."""
+"""The stream-json protocol, outwards: a JSON object a line for what happens, what we ask and answer."""
 
 from __future__ import annotations
 
