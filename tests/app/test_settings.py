@@ -357,6 +357,13 @@ def test_a_misspelt_limit_is_said(place):
     assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in told
 
 
+def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_said(place):
+    place.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
+    told = " ".join(place.load().warnings)
+    assert "shoal.models.m.windows is not a setting and is ignored. Is window meant?" in told
+    assert "shoal.telemetry.contents is not a setting and is ignored. Is content meant?" in told
+
+
 @pytest.mark.spec("USR-01")
 @pytest.mark.parametrize(
     ("key", "value"),

@@ -299,18 +299,18 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
         ) from error
 
 
-_TYPES = ("shoal", "agent_type_limits")
+_NESTED = (("sandbox", SandboxSettings), ("agent_limits", AgentLimits), ("telemetry", TelemetrySettings))
+_BY_NAME = (("agent_type_limits", AgentLimits), ("models", ModelFacts))
 
 
 def unknown_keys(document: Document) -> Iterator[str]:
     """A sentence for each key under `shoal` that is none of ours."""
-    limited = document.raw["shoal"]["agent_type_limits"] if holds(document, _TYPES) else {}
-    for way, known in (
-        (("shoal",), Own),
-        (("shoal", "sandbox"), SandboxSettings),
-        (("shoal", "agent_limits"), AgentLimits),
-        *(((*_TYPES, name), AgentLimits) for name in limited),
-    ):
+    places: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), Own)]
+    places += [(("shoal", key), kind) for key, kind in _NESTED]
+    for key, kind in _BY_NAME:
+        names = document.raw["shoal"][key] if holds(document, ("shoal", key)) else ()
+        places += [(("shoal", key, name), kind) for name in names]
+    for way, known in places:
         if holds(document, way):
             yield from _strangers(document, way, known.__struct_encode_fields__)
 
