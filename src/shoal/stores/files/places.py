@@ -57,9 +57,9 @@ def safe_name(name: str) -> str:
 
 def make_private(directory: Path) -> None:
     """Make the directory and what is missing above it, for this user alone."""
-    if directory.is_dir():
-        return
     try:
+        if directory.is_dir():
+            return
         if not directory.parent.exists():
             make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
