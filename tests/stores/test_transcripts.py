@@ -13,7 +13,15 @@ import pytest
 
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId
-from shoal.stores.files.places import journal_path, run_directory, subagent_path
+from shoal.core.names import agent_name, team_name
+from shoal.core.roster import agent_id
+from shoal.stores.files.places import (
+    journal_path,
+    run_directory,
+    subagent_path,
+    subagents_of,
+    transcript_path,
+)
 from shoal.stores.files.sessions import read_session
 
 
@@ -37,13 +45,19 @@ def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, ho
 def test_side_chains_and_runs_have_their_places(home):
     session, agent = SessionId("s-1"), AgentId("a1")
     beside = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
-    assert subagent_path(home, "/p", session, agent) == beside
+    agents = subagents_of(transcript_path(home, "/p", session))
+    assert subagent_path(agents, agent) == beside
     assert journal_path(home, session) == home / "shoal" / "runs" / "s-1" / "journal.jsonl"
     for hostile in ("../x", "a/b", "..", ""):
         with pytest.raises(StoreError):
-            subagent_path(home, "/p", session, AgentId(hostile))
+            subagent_path(agents, AgentId(hostile))
         with pytest.raises(StoreError):
             run_directory(home, SessionId(hostile))
+
+
+def test_the_longest_names_of_a_member_and_its_team_have_a_place(home):
+    member = AgentId(agent_id(agent_name("a" * 64), team_name("t" * 64)))
+    assert subagent_path(home, member).parent == home
 
 
 def test_every_entry_is_on_disk_when_append_returns(writer):
