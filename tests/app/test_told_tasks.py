@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.app.told_tasks import ToldBoard
+from shoal.app.teams.told_tasks import ToldBoard
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import Journaled, TaskChanged
