@@ -127,7 +127,7 @@ class View:
         event, viewing = recorded.event, self._viewing
         assert isinstance(event, Event)
         if viewing.words is None:
-            from shoal.app.conversations import conversation_path
+            from shoal.app.outside.conversations import conversation_path
 
             agent = LEAD if viewing.agent == LEAD else event.agent
             viewing.words = Words(conversation_path(self._run, self._cwd, agent))
