@@ -153,6 +153,19 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
+async def test_what_is_wrong_with_a_member_is_told_once_however_often_the_roster_changes(home, clock):
+    reports = []
+    rosters = FileRosters(home, clock=clock, report=reports.append)
+    await made(rosters)
+    whole = config(home)
+    whole["members"].append({"name": 1})
+    (home / "teams" / "roof" / "config.json").write_text(json.dumps(whole))
+    for name in ("ann", "bob", "cid"):
+        await rosters.join("roof", newcomer(name))
+    assert len(reports) == 1
+    assert config(home)["members"][-1] == {"name": 1}
+
+
 async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
     rosters = FileRosters(home, clock=clock)
     await made(rosters)

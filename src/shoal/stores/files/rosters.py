@@ -48,6 +48,8 @@ class FileRosters:
         self._report = report
         self._patience = patience
         self._latest: dict[TeamName, TeamFile] = {}
+        self._told: set[tuple[TeamName, str]] = set()
+        """What was reported: rosters are changed all the time, and what is wrong with one is news once."""
 
     async def create(
         self,
@@ -198,7 +200,9 @@ class FileRosters:
             self._report(f"The roster of the team {name} is {found.reason}. It was set aside as {path}.")
             return None
         for rejected in found.rejected:
-            self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
+            if (name, rejected.reason) not in self._told:
+                self._told.add((name, rejected.reason))
+                self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
         return found
 
     def _read(self, directory: Directory, name: TeamName) -> TeamFile | Invalid | None:
