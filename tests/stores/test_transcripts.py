@@ -93,6 +93,24 @@ def test_a_home_that_cannot_be_made_is_named_with_the_way_out(writer, home):
 
 
 @pytest.mark.spec("TRN-01")
+def test_a_torn_line_that_cannot_be_put_aside_whole_stays_where_it_is(writer):
+    told = writer()
+    told.prompt("first")
+    with told.path.open("ab") as file:
+        file.write(b'{"torn": "' + b"x" * 500)
+    before = told.path.read_bytes()
+    told.transcript.close()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        with pytest.raises(StoreError):
+            told.prompt("second")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert told.path.read_bytes() == before
+
+
+@pytest.mark.spec("TRN-01")
 def test_a_full_disk_takes_back_the_torn_line_and_keeps_the_earlier_ones(writer):
     told = writer()
     told.prompt("first")
