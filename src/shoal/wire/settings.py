@@ -300,6 +300,8 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
 
 
 _NESTED = (("sandbox", SandboxSettings), ("agent_limits", AgentLimits), ("telemetry", TelemetrySettings))
+_MOST_NAMED = 20
+"""Of the keys that are none: a file of thousands would take minutes to look through, and nobody reads on."""
 _BY_NAME = (("agent_type_limits", AgentLimits), ("models", ModelFacts))
 
 
@@ -319,14 +321,17 @@ def _strangers(document: Document, way: tuple[str, ...], known: Sequence[str]) -
     given: Any = document.raw
     for key in way:
         given = given[key]
-    for key in given if isinstance(given, dict) else ():
-        if key not in known:
-            from difflib import get_close_matches
+    strangers = [key for key in given if key not in known] if isinstance(given, dict) else []
+    for key in strangers[:_MOST_NAMED]:
+        from difflib import get_close_matches
 
-            near = get_close_matches(key, known, n=1)
-            hint = f" Is {near[0]} meant?" if near else ""
-            place, name = document.place((*way, key)), ".".join((*way, key))
-            yield f"{place}: {name} is not a setting and is ignored.{hint}"
+        near = get_close_matches(key, known, n=1)
+        hint = f" Is {near[0]} meant?" if near else ""
+        place, name = document.place((*way, key)), ".".join((*way, key))
+        yield f"{place}: {name} is not a setting and is ignored.{hint}"
+    if (more := len(strangers) - _MOST_NAMED) > 0:
+        what = f"{more:,} more keys of {'.'.join(way)} are not settings and are ignored"
+        yield f"{document.place(way)}: {what}."
 
 
 _JOINED = frozenset({"allow", "ask", "deny", "additionalDirectories"})
