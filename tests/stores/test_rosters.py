@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import AsyncExitStack
 
 import pytest
@@ -232,6 +233,17 @@ async def test_a_team_of_which_something_cannot_be_removed_stays_gone(home, cloc
         assert (await made(rosters)).name == "roof-2"
     assert (await made(rosters)).name == "roof"
     assert len((await rosters.read("roof")).members) == 1
+
+
+async def test_mail_that_waited_in_a_team_that_another_program_removed_is_not_for_the_next_one(home, rosters):
+    await made(rosters)
+    waiting = home / "shoal" / "teams" / "roof" / "overflow" / "ann.jsonl"
+    waiting.parent.mkdir()
+    waiting.write_text('{"from":"bob","text":"of old","timestamp":"2026-02-13T10:11:35.247Z"}\n')
+    shutil.rmtree(home / "teams" / "roof")
+    shutil.rmtree(home / "tasks" / "roof")
+    assert (await made(rosters)).name == "roof"
+    assert not waiting.exists()
 
 
 @pytest.mark.spec("USR-12", "USR-15")

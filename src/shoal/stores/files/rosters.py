@@ -62,7 +62,7 @@ class FileRosters:
     ) -> Team:
         wanted = name_from(name)
         async with self._naming():
-            self._clear_halves()
+            self._clear_remains()
             free = TeamName(free_name(wanted, self._taken()))
             now = self._clock.now()
             team = Team(
@@ -234,13 +234,14 @@ class FileRosters:
     def _taken(self) -> set[str]:
         """Names with a roster, with files that another program is just making, with somebody's tasks, or with
         what could not be removed of a team that is gone."""
-        names: set[str] = set()
-        for steps in (("teams",), ("tasks",), ("shoal", "teams")):
-            directory = found_inside(self._home, *steps)
-            if directory is not None:
-                with directory:
-                    names.update(directory.names())
-        return names
+        return self._names("teams") | self._names("tasks") | self._names("shoal", "teams")
+
+    def _names(self, *steps: str) -> set[str]:
+        directory = found_inside(self._home, *steps)
+        if directory is None:
+            return set()
+        with directory:
+            return set(directory.names())
 
     def _found(self, team: TeamName) -> Directory | None:
         if self._is_deleting(team):
@@ -276,16 +277,16 @@ class FileRosters:
             own.overwrite(_SPAWNED, f"{before + 1:018d}".encode())
         return before
 
-    def _clear_halves(self) -> None:
-        """What processes left that died while they made or removed a team; nobody else does so now."""
-        teams = found_inside(self._home, "shoal", "teams")
-        if teams is None:
-            return
-        with teams:
-            names = [TeamName(name) for name in teams.names() if _is_name(name)]
-        for name in names:
+    def _clear_remains(self) -> None:
+        """What processes left that died while they made or removed a team, and what we kept of one that
+        another program has removed: mail waits there, and is not for the next team of that name.
+
+        Nobody else makes or removes one now."""
+        there = self._names("teams") | self._names("tasks")
+        for name in map(TeamName, filter(_is_name, self._names("shoal", "teams"))):
             making = self._is_marked(name, _MAKING)
-            if self._is_deleting(name) or (making and not self._has_config(name)):
+            half_made = making and not self._has_config(name)
+            if name not in there or half_made or self._is_deleting(name):
                 self._remove(name)
             elif making:
                 # Made, and only the mark is left: without its roster one day, the team would be taken for
