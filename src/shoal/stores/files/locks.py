@@ -67,6 +67,13 @@ class SeatLock(_NamedLock):
             lambda holder: f"{name} of the team {team} is another client already, served by {holder}.",
         )
 
+    def release(self) -> None:
+        """The file goes with it, or each name that a client ever had would leave one."""
+        with suppress(OSError):
+            if self._fd is not None and os.fstat(self._fd).st_nlink:
+                self.path.unlink()
+        super().release()
+
 
 def is_held(home: Path, session: SessionId) -> bool:
     """Whether a process runs this session now."""
