@@ -22,6 +22,7 @@ from shoal.core.tasks import (
     Task,
     changed,
     claim_refusal,
+    laid_over,
     mark_of,
     with_dependencies,
 )
@@ -97,12 +98,20 @@ class FileTaskBoard:
         index = await self._settled()
         return index.in_order()
 
+    async def unfinished(self) -> Sequence[Task]:
+        index = await self._settled()
+        return index.unfinished()
+
     async def look(self) -> Mapping[TaskId, Task]:
         return (await self._settled()).tasks
 
     def glance(self) -> Mapping[TaskId, Task]:
         """As the files have them. Who looks so changes nothing: what the dead held stays theirs."""
         return self._files.look().tasks
+
+    def touched(self) -> Collection[TaskId]:
+        """Those that changed since the last call, as the files have them; all there are at the first one."""
+        return self._files.look().touched()
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":
@@ -124,7 +133,7 @@ class FileTaskBoard:
             if task not in files:
                 raise _not_found(task)
             after = changed(files[task].task, change)
-            others = with_dependencies({**index.tasks, task: after} if ends else {}, task, change)
+            others = with_dependencies(laid_over(index.tasks, {task: after}), task, change)
             self._write(files, {task: after, **others})
         self._waiters.notice(index)
         return files[task].task, index.tasks[task]
@@ -161,7 +170,7 @@ class FileTaskBoard:
     async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
         # Not by listing them: who lists gives back what the dead held.
         index = self._files.look()
-        theirs = [task for task in index.in_order() if task.owner == owner and task.status == "in_progress"]
+        theirs = [task for task in index.unfinished() if task.owner == owner and task.status == "in_progress"]
         held = tuple([task.id for task in theirs if await self._hold_again(task.id, owner)])
         if (leases := self._found_leases()) is not None:
             clear_dead(leases)
@@ -183,7 +192,7 @@ class FileTaskBoard:
         def has(task: Task) -> bool:
             return task.owner == owner and task.status != "completed"
 
-        theirs = [task.id for task in self._files.look().in_order() if has(task)]
+        theirs = [task.id for task in self._files.look().unfinished() if has(task)]
         return tuple([task for task in theirs if await self._give_back(task, has)])
 
     async def delete(self, task: TaskId) -> None:
@@ -268,7 +277,7 @@ class FileTaskBoard:
         return file.task
 
     def _refusal(self, index: BoardIndex, task: Task | None, by: AgentName) -> ClaimRefusal | None:
-        refusal = claim_refusal(task, index.tasks, by=by)
+        refusal = claim_refusal(task, index.open, by=by)
         if refusal is None and task is not None and any(map(self._files.is_unsure, task.blocked_by)):
             return "blocked"
         return refusal
