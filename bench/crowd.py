@@ -21,7 +21,7 @@ from bench import bare
 from bench.instant import FINAL, Adder, InstantModel
 from bench.subject import empty_home, text_of
 from bench.timing import Spent, Stopwatch
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.messages import Message, Text, ToolUse
 from shoal.core.requests import Hear, Reply, Request, Sent
 from shoal.core.usage import ModelCard, Usage

@@ -123,7 +123,7 @@ def _environment(home: str, url: str) -> dict[str, str]:
 
 def import_times(top: int = 25) -> str:
     """The modules of a start that take the longest, by their own time, as `-X importtime` tells them."""
-    argv = [sys.executable, "-X", "importtime", "-c", f"import {_COMMAND}, shoal.app.build"]
+    argv = [sys.executable, "-X", "importtime", "-c", f"import {_COMMAND}, shoal.app.session.build"]
     lines = run(argv, env={**os.environ, "PYTHONPATH": SOURCES}).output.splitlines()
     rows = [line.removeprefix("import time:").split("|") for line in lines if line.startswith("import time:")]
     timed = [(int(own), name.strip()) for own, _, name in rows if own.strip().isdigit()]

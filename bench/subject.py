@@ -10,7 +10,7 @@ from pathlib import Path
 
 import shoal
 from bench.instant import Adder
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.events import Finished
 from shoal.core.ports import Model
 

@@ -22,8 +22,8 @@ from bench import bare
 from bench.instant import FINAL, Adder
 from bench.subject import empty_home
 from bench.timing import Spent, Stopwatch
-from shoal.app.session import Session
-from shoal.app.turn import Turn
+from shoal.app.session.session import Session
+from shoal.app.session.turn import Turn
 from shoal.core.events import Finished
 from shoal.core.messages import Message, Text, ToolResult, ToolUse
 from shoal.core.requests import Hear, Reply, Request, Sent

@@ -20,7 +20,7 @@ from bench.figures import Figure, Section
 from bench.subject import empty_home
 from bench.team_crowd import quiet
 from bench.timing import Spent
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 
 KINDS = ("in-process", "process")
 """Where teammates run, as the setting `teammate_mode` names it."""

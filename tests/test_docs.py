@@ -17,8 +17,8 @@ import click
 import pytest
 
 from needs_marks import lack
-from shoal.app.definitions import definitions_for
-from shoal.app.team_templates import read_file as read_template
+from shoal.app.definitions.definitions import definitions_for
+from shoal.app.teams.templates import read_file as read_template
 from shoal.surfaces.cli.main import _routed
 from shoal.testing import in_thread, messages_server
 from shoal.wire.hooks import read_hooks

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 import shoal
 from reference_pages.words import code, page, table
-from shoal.app.definitions import definitions_for
+from shoal.app.definitions.definitions import definitions_for
 from shoal.core.definitions import tool_names
 from shoal.core.messages import ToolUse
 from shoal.core.requests import Request, ToolSchema

@@ -1,9 +1,9 @@
-"""The variables of the environment that are settings, in words; `app/settings.py` has their names."""
+"""The variables of the environment that are settings, in words; `app/settings/settings.py` names them."""
 
 from __future__ import annotations
 
 from reference_pages.words import Wordless
-from shoal.app import settings
+from shoal.app.settings import settings
 
 VARIABLES = {
     "SHOAL_HOME": "Where all state lives; else `CLAUDE_CONFIG_DIR`, else `~/.claude`.",
@@ -39,5 +39,7 @@ def variables() -> dict[str, str]:
         *settings._VARIABLES.values(),
     }
     if read != set(VARIABLES):
-        raise Wordless(f"reference_pages/variables.py and app/settings.py differ: {read ^ set(VARIABLES)}")
+        raise Wordless(
+            f"reference_pages/variables.py and app/settings/settings.py differ: {read ^ set(VARIABLES)}"
+        )
     return VARIABLES

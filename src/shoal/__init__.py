@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from shoal.app.door import open as open  # noqa: A004 - the library's door, always used as shoal.open
     from shoal.app.door import run_sync as run_sync
     from shoal.app.options import Options as Options
-    from shoal.app.record import AgentsRecord as AgentsRecord
-    from shoal.app.session import Session as Session
+    from shoal.app.session.session import Session as Session
+    from shoal.app.teams.record import AgentsRecord as AgentsRecord
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core import messages as messages
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AgentsRecord": "shoal.app.record",
+    "AgentsRecord": "shoal.app.teams.record",
     "Identity": "shoal.core.identity",
     "Options": "shoal.app.options",
     "Outcome": "shoal.core.tools",
     "ReplayModel": "shoal.models.replay",
     "ScriptedModel": "shoal.models.scripted",
-    "Session": "shoal.app.session",
+    "Session": "shoal.app.session.session",
     "Site": "shoal.core.tools",
     "acting_as": "shoal.core.identity",
     "current_cwd": "shoal.core.identity",

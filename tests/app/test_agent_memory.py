@@ -12,7 +12,7 @@ import pytest
 import shoal
 from cast import Part, agent, all_turns, cast, recorded, use
 from git_rig import Repository
-from shoal.app.agent_memory import MOST_BYTES
+from shoal.app.agents.memory import MOST_BYTES
 from shoal.core.events import AgentStarted
 from shoal.core.messages import ToolResult, result_text
 from shoal.core.requests import Request

@@ -14,7 +14,7 @@ import pytest
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from shoal.agent.conversation import Conversation
-from shoal.app.agent_files import AgentFiles
+from shoal.app.agents.files import AgentFiles
 from shoal.core.events import (
     AgentEnded,
     AgentMoved,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
-from shoal.app.worktrees import worktrees_of
+from shoal.app.quarters.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentEnded, AgentStarted, WorkKept
 from shoal.core.messages import ToolResult, result_text
@@ -181,3 +182,19 @@ async def test_an_agent_stopped_by_several_at_once_still_leaves_nothing_behind(p
     (ended,) = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
     assert (ended.status, ended.detail) == ("killed", "enough")
     assert git(project, "worktree", "list").count("\n") == 0
+
+
+@pytest.mark.spec("ISO-02")
+async def test_a_lead_killed_at_any_step_of_an_agent_s_worktree_leaves_none_behind_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    program = Path(__file__).with_name("agent_tree_crashes.py")
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), str(tmp_path), "2", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    async with asyncio.timeout(120):
+        out, err = await ran.communicate()
+    assert (ran.returncode, err.decode()) == (0, "")
+    deaths = dict(line.split() for line in out.decode().splitlines())
+    assert all(int(count) > 5 for count in deaths.values()), deaths
+    assert set(deaths) == {"making", "giving_back"}

@@ -10,7 +10,7 @@ import pytest
 
 from cast import all_turns, recorded
 from crew_rig import drain, opened, starts
-from shoal.app.answering import is_same_model
+from shoal.app.models.answering import is_same_model
 from shoal.core.events import Noted, RequestSettled
 from shoal.core.messages import Text
 from shoal.stores.files.journal import FileJournal

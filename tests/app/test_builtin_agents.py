@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.definitions import Definitions, definitions_for
-from shoal.app.own_documents import documents_directory, index
+from shoal.app.definitions.definitions import Definitions, definitions_for
+from shoal.app.definitions.own_documents import documents_directory, index
 from shoal.core.definitions import tool_names
 
 OFFERED = (
@@ -108,7 +108,8 @@ def test_the_guide_is_told_where_the_documents_are(definitions: Definitions):
 
 def test_the_built_in_agents_are_read_without_loading_yaml():
     code = (
-        "import sys; from pathlib import Path; from shoal.app.definitions import definitions_for\n"
+        "import sys; from pathlib import Path\n"
+        "from shoal.app.definitions.definitions import definitions_for\n"
         "found = definitions_for(cwd=Path('/'), home=Path('/nonexistent'), managed=()).all()\n"
         "print(len(found), 'yaml' in sys.modules)"
     )

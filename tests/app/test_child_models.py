@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.child_models import child_model
-from shoal.app.settings import load_settings
+from shoal.app.models.child_models import child_model
+from shoal.app.settings.settings import load_settings
 from shoal.models.catalogue import resolve
 from shoal.models.scripted import CARD
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.choosing_backends import chosen
-from shoal.app.settings import load_settings
+from shoal.app.agents.choosing_backends import chosen
+from shoal.app.settings.settings import load_settings
 
 INSIDE = {"TMUX": "/tmp/tmux-0/default,1,0"}
 ITERM2 = {"TERM_PROGRAM": "iTerm.app", "ITERM_SESSION_ID": "w0t0p0:1"}

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from git_rig import Repository, git
-from shoal.app.confines import worktree_sandbox
-from shoal.app.settings import Settings, load_settings
-from shoal.app.worktrees import worktrees_of
+from shoal.app.quarters.confines import worktree_sandbox
+from shoal.app.quarters.worktrees import worktrees_of
+from shoal.app.settings.settings import Settings, load_settings
 from shoal.backends.processes import GuardedProcesses
 from shoal.backends.sandbox.landlock import Landlock
 from shoal.core.clock import SystemClock

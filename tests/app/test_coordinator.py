@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
-from shoal.app.settings import load_settings
+from shoal.app.settings.settings import load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.events import AgentStarted, SessionStarted
 from shoal.core.messages import ToolResult, result_text

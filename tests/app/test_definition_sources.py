@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shoal.app.definition_files import LARGEST, Folder
-from shoal.app.definitions import Definitions, definitions_for, given_definitions
+from shoal.app.definitions.definitions import Definitions, definitions_for, given_definitions
+from shoal.app.definitions.files import LARGEST, Folder
 from shoal.core.definitions import Definition
 from shoal.core.errors import BadDefinition, UnknownAgent
 

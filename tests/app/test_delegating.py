@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cast import Gate, all_turns, recorded, use
-from shoal.app.delegating import is_delegating
+from shoal.app.session.delegating import is_delegating
 from shoal.core.events import PermissionDenied
 from shoal.core.messages import ToolResult, result_text
 from shoal.core.requests import Request

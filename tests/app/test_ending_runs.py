@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.ending import end_run
-from shoal.app.watching import Run, demand, watch
+from shoal.app.outside.ending import end_run
+from shoal.app.outside.watching import Run, demand, watch
 from shoal.core.clock import SystemClock
 from shoal.core.errors import RunHangs, StoreError
 from shoal.core.events import SessionStarted
@@ -54,8 +54,8 @@ async def run_of(home: Path, door: str) -> AsyncIterator[tuple[Run, asyncio.subp
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.app.watching.ANSWERING", 0.2)
-    monkeypatch.setattr("shoal.app.ending.GRACE", 0.3)
+    monkeypatch.setattr("shoal.app.outside.watching.ANSWERING", 0.2)
+    monkeypatch.setattr("shoal.app.outside.ending.GRACE", 0.3)
 
 
 @pytest.mark.parametrize("door", ["deaf", "none"])

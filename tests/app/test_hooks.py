@@ -14,7 +14,7 @@ import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, last_result, texts
 from hook_rig import Log, command, says, settings, specific
-from shoal.app.occasions import IDLE
+from shoal.app.session.occasions import IDLE
 from shoal.core.events import AgentEnded, AgentStarted, Finished, HookRan, Noted, Queued, Withdrawn
 from shoal.core.hooks import Verdict
 from shoal.core.messages import Message
@@ -216,13 +216,13 @@ async def test_a_person_who_is_asked_is_notified(project: Path) -> None:
     async with shoal.open(cwd=project, model=model, attended=True, hooks=hooks, clock=clock) as session:
         turn = session.run("begin")
         question = await anext(session.parts.desk.incoming())
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
         session.parts.desk.answer(question.id, Denied(reason="no"))
         # It waits for nobody, and nobody for it: the turn ends while the hook still runs.
         await drain(turn)
         reached.clear()
         await clock.advance(IDLE)
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
     asked, idle = told
     assert (asked["notification_type"], asked["title"]) == ("permission_prompt", "Shoal")
     assert "Write" in asked["message"]
@@ -240,7 +240,7 @@ async def test_a_person_elsewhere_is_notified_of_a_question_that_waits_for_them(
     async with shoal.open(cwd=project, model=Mind(write, "done"), **options) as session:
         turn = session.run("begin")
         question = await anext(session.parts.desk.incoming())
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 30)
         session.parts.desk.answer(question.id, Denied(reason="no"))
         await drain(turn)
 
@@ -396,8 +396,8 @@ PROJECT_HOOK = {"PreToolUse": [{"hooks": [command("touch ran")]}]}
 
 @pytest.mark.spec("HOK-01", "USR-13")
 async def test_hooks_of_a_project_run_only_when_a_person_trusts_them(project: Path) -> None:
-    from shoal.app import trust
-    from shoal.app.settings import load_settings
+    from shoal.app.settings import trust
+    from shoal.app.settings.settings import load_settings
 
     (project / ".claude").mkdir()
     (project / ".claude/settings.json").write_text(json.dumps({"hooks": PROJECT_HOOK}))
@@ -417,9 +417,9 @@ async def test_hooks_of_a_project_run_only_when_a_person_trusts_them(project: Pa
 async def test_an_agent_of_a_project_starts_with_its_hooks_only_when_they_are_trusted(
     project: Path,
 ) -> None:
-    from shoal.app import trust
-    from shoal.app.agent_trust import all_widening
-    from shoal.app.settings import load_settings
+    from shoal.app.definitions.agent_trust import all_widening
+    from shoal.app.settings import trust
+    from shoal.app.settings.settings import load_settings
 
     directory = project / ".claude/agents"
     directory.mkdir(parents=True)

@@ -15,8 +15,8 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, use
-from shoal.app.record import AgentsRecord
-from shoal.app.settings import home_directory
+from shoal.app.settings.settings import home_directory
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.events import Event, Finished, MessageAdded, PermissionDenied, TurnStarted
 from shoal.core.ids import Ids

@@ -11,7 +11,7 @@ import pytest
 import shoal
 from cast import agent, all_turns, cast, recorded, use
 from git_rig import Repository
-from shoal.app.worktrees import worktrees_of
+from shoal.app.quarters.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
 from shoal.core.events import Noted
 

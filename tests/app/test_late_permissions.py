@@ -14,7 +14,7 @@ import pytest
 
 from cast import cast, recorded, use
 from crew_rig import drain, opened, texts
-from shoal.app.questions import find_cut_off, give_late
+from shoal.app.outside.questions import find_cut_off, give_late
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import Answered, Asked, Queued

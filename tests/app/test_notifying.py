@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cast import Part, agent, cast, use
-from shoal.app.notifying import show, to_terminal, words
+from shoal.app.session.notifying import show, to_terminal, words
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.questions import ApprovePlan, Choice, Choose, MayRun
 from shoal.stores.files.watch import DirectoryWatch

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from cast import all_turns, use
-from shoal.app.adjusting import interrupt_agent
-from shoal.app.helm import FarHelm, OwnHelm
+from shoal.app.outside.following import Followed
+from shoal.app.outside.watching import Run
 from shoal.app.picture import picture as pictures
-from shoal.app.picture.following import Followed
 from shoal.app.picture.letters import Letters
 from shoal.app.picture.picture import Picture, drawn
 from shoal.app.picture.rows import Frame
-from shoal.app.record import AgentsRecord
-from shoal.app.watching import Run
+from shoal.app.session.adjusting import interrupt_agent
+from shoal.app.session.helm import FarHelm, OwnHelm
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
@@ -213,7 +213,7 @@ async def test_what_happens_is_in_a_frame_within_a_second(tmp_path: Path) -> Non
                     await asyncio.sleep(0.01)
             coming = asyncio.ensure_future(anext(frames))
             await clock.advance(1)
-            frame = await asyncio.wait_for(coming, 10)
+            frame = await asyncio.wait_for(coming, 30)
     assert [note.text for note in frame.notes] == ["Look here."]
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
-from shoal.app import trust
-from shoal.app.plugins import Plugins, plugins_for
-from shoal.app.settings import Settings, load_settings
+from shoal.app.definitions.plugins import Plugins, plugins_for
+from shoal.app.settings import trust
+from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.events import AgentStarted
 from shoal.core.requests import Request

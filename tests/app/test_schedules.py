@@ -9,7 +9,7 @@ import pytest
 
 import shoal
 from cast import agent, all_turns, cast, recorded, use
-from shoal.app.left_schedules import LeftSchedules
+from shoal.app.basis.left_schedules import LeftSchedules
 from shoal.core.events import AgentStarted, Queued, ScheduleEnded, ScheduleMade, SessionStarted
 from shoal.core.ids import LEAD
 from shoal.core.messages import ToolResult, result_text

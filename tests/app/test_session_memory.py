@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from cast import all_turns, recorded
-from shoal.app.session_memory import MOST, SessionMemory
+from shoal.app.basis.session_memory import MOST, SessionMemory
 from shoal.core.errors import ModelError
 from shoal.core.events import Heard, Noted
 from shoal.core.requests import Request

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.app.settings import load_settings
-from shoal.app.trust import answer
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.trust import answer
 from shoal.core.errors import SettingsError
 from shoal.wire.json_lines import line_of
 from shoal.wire.settings import Own

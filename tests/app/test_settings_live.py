@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.app.keeping import keep, settings_path
-from shoal.app.live_settings import LiveSettings
-from shoal.app.settings import load_settings
-from shoal.app.trust import answer
+from shoal.app.settings.keeping import keep, settings_path
+from shoal.app.settings.live import LiveSettings
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.trust import answer
 from shoal.core.errors import SettingsError
 from shoal.core.events import Noted, ToolReturned
 from shoal.core.messages import ToolUse

@@ -11,10 +11,10 @@ import pytest
 
 from cast import Gate, agent, all_turns, cast, use
 from git_rig import Repository
-from shoal.app.machine import Fact
-from shoal.app.symptoms.case import Case
-from shoal.app.symptoms.known import SYMPTOMS, looked_into
-from shoal.app.watching import Run, latest_run
+from shoal.app.doctor.case import Case
+from shoal.app.doctor.known import SYMPTOMS, looked_into
+from shoal.app.outside.watching import Run, latest_run
+from shoal.app.quarters.machine import Fact
 from shoal.core.clock import SystemClock
 from shoal.core.errors import NoSuchSession
 from shoal.surfaces.cli.main import run as shoal_command

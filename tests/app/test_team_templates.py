@@ -14,9 +14,9 @@ import pytest
 
 from cast import all_turns, recorded, use
 from git_rig import Repository, git
-from shoal.app.definitions import definitions_for
-from shoal.app.team_start import start_team
-from shoal.app.team_templates import Standing, Templates, checked, read_file, templates_for
+from shoal.app.definitions.definitions import definitions_for
+from shoal.app.session.team_start import start_team
+from shoal.app.teams.templates import Standing, Templates, checked, read_file, templates_for
 from shoal.core.errors import AgentRefused, BadTemplate, SettingsError
 from shoal.core.events import AgentStarted, TurnStarted
 from shoal.core.requests import Request

@@ -24,10 +24,10 @@ import shoal
 from cast import Gate, agent, all_turns, cast, use
 from collector import collecting
 from crew_rig import drain, opened
-from shoal.app.exporting import Exports
-from shoal.app.settings import load_settings
-from shoal.app.spans import Spans
-from shoal.app.telemetry import is_wanted, shows_content
+from shoal.app.session.telemetry import is_wanted, shows_content
+from shoal.app.settings.settings import load_settings
+from shoal.app.telemetry.exporting import Exports
+from shoal.app.telemetry.spans import Spans
 from shoal.core.errors import BadRequest
 from shoal.core.messages import Message, Text
 from shoal.core.requests import Reply
@@ -195,7 +195,7 @@ async def test_what_an_end_cuts_off_is_ended_as_cancelled(tmp_path: Path) -> Non
     async with opened(tmp_path, ScriptedModel([use("Gate")]), tools=[gate.tool]) as session:
         kept = Kept(session)
         turn = session.run("go")
-        await asyncio.wait_for(gate.reached.wait(), 5)
+        await asyncio.wait_for(gate.reached.wait(), 30)
         await session.interrupt()
         await drain(turn)
     call = kept.named("execute_tool Gate")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.messages import ToolUse
 from shoal.models.scripted import ScriptedModel
 from shoal.stores.files.sessions import list_sessions

@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 from contextlib import aclosing
 
-from shoal.app.told_mail import ToldMailboxes
+from shoal.app.teams.told_mail import ToldMailboxes
 from shoal.core.clock import SystemClock
 from shoal.core.events import Journaled, MailPosted, MailTaken
 from shoal.core.ids import Ids

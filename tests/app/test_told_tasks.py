@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from shoal.app.told_tasks import ToldBoard
+from shoal.app.teams.told_tasks import ToldBoard
 from shoal.core import packed
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError

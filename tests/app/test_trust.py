@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.keeping import keep_answer
-from shoal.app.live_settings import LiveSettings
-from shoal.app.settings import Settings, load_settings
-from shoal.app.trust import answer, forget
+from shoal.app.settings.keeping import keep_answer
+from shoal.app.settings.live import LiveSettings
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.settings.trust import answer, forget
 from shoal.core.errors import StoreError
 from shoal.core.events import ToolReturned
 from shoal.core.messages import ToolUse
@@ -261,8 +261,8 @@ def test_a_broken_trust_file_trusts_nothing_and_is_not_overwritten(clone: Clone,
 SPEAKER = """
 import sys
 from pathlib import Path
-from shoal.app.settings import load_settings
-from shoal.app.trust import answer
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.trust import answer
 print("ready", flush=True)
 sys.stdin.readline()
 for name in sys.argv[1:]:

@@ -356,7 +356,7 @@ async def test_closing_the_backend_ends_what_it_started(backend: ProcessBackend,
         await backend.spawn(wanted(place, "stubborn", do="wait", stubborn=True)),
     ]
     assert [await heard(berth) for berth in berths] == [b"up"] * 2
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await backend.aclose()
     assert processes_in(place) == []
     assert [await over(berth) for berth in berths] == [f"it was killed by signal {n}" for n in (15, 9)]

@@ -34,11 +34,11 @@ class Piped:
         self.reader = reader
 
     async def line(self) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return (await self.reader.readline()).decode().strip()
 
     async def rest(self) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return (await self.reader.read()).decode()
 
 
@@ -204,7 +204,7 @@ async def test_a_cancelled_start_leaves_no_process(processes: GuardedProcesses, 
     os.close(write)
     ended = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().add_reader(read, ended.set_result, None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ended
     asyncio.get_running_loop().remove_reader(read)
     os.close(read)
@@ -236,7 +236,7 @@ async def test_a_killed_guardian_is_noticed_at_once_and_replaced(processes: Guar
     assert first is not None
     os.kill(first, signal.SIGKILL)
     with pytest.raises(ProcessError, match="guardian process was killed"):
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await piped.process.wait()
     # Both shell and sleep held the pipe.
     assert await piped.rest() == ""

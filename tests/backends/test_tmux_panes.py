@@ -356,7 +356,7 @@ async def test_a_session_that_is_made_goes_with_a_lead_that_is_killed_before_it_
         assert process.stdout is not None
         assert await asyncio.to_thread(process.stdout.readline) == b"made\n"
     assert process.returncode == -signal.SIGKILL
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await tmux.until(lambda: tmux.rows("#{session_name}") == ["person"], "the end of its session")
 
 

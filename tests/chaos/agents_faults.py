@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -54,15 +53,10 @@ def faults(place: Path, session: str) -> list[str]:
                 told_of.add(Path(work.path).name)
             case _:
                 pass
-    made = {
-        path.stem: json.loads(path.read_text())["agent"] for path in home.glob("worktrees/*/agent-*.json")
-    }
-    # Of agents that were never begun; whoever makes the next worktree removes them.
-    unborn = {name for name, agent in made.items() if agent not in started}
     return [
         *_end_faults(started, ends, tales),
         *_report_faults(ends, tales),
-        *_tree_faults(place, ends, told_of | unborn, tales[LEAD]),
+        *_tree_faults(place, ends, told_of, tales[LEAD]),
         *effect_faults(place, [call for tale in tales.values() for call in tale.calls]),
         *file_faults(home, (*_STAYS, *_PASSING), apart="worktrees/"),
         *(["the session is still locked"] if is_held(home, session) else ()),

@@ -173,9 +173,6 @@ class Round:
             self._look_what_is_left(trouble, through)
             begun = begun or self._has_begun()
             if status == 0:
-                if trouble.struck:
-                    # Now and then a dead one's worktree outlives the next run; why is not known yet.
-                    self._ask_for("worktree", "reap")
                 wrong = part.faults(self._place, self._session)
                 if not wrong or not trouble.may_fail or not tries:
                     self._faults += wrong

@@ -12,7 +12,7 @@ from typing import Any
 from tests.chaos.tales import Tale, effect_faults, file_faults, tale_in
 from tests.chaos.team_mind import APART, PLANNER, TASKS, TEAM, WORKERS, blockers
 
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.bodies import IdleNotification
 from shoal.core.clock import SystemClock
 from shoal.core.errors import NoSuchInbox

@@ -22,7 +22,10 @@ import msgspec
 from tests.chaos import agents_mind, team_mind
 
 import shoal
-from shoal.app import build, left_shells, outfitting, recovery, worktrees
+from shoal.app.agents import outfitting
+from shoal.app.basis import left_shells, recovery
+from shoal.app.quarters import worktrees
+from shoal.app.session import build
 from shoal.backends import guardian, link, processes, tmux
 from shoal.core.events import Finished
 from shoal.models.scripted import ScriptedModel

@@ -9,7 +9,7 @@ import pytest
 from shoal_process import MODEL, Program
 
 from shoal.app.options import Options
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.models.scripted import ScriptedModel
 from shoal.testing import messages_server
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, Program
 
-from shoal.app.doctor import examine
-from shoal.app.machine import Fact
+from shoal.app.doctor.doctor import examine
+from shoal.app.quarters.machine import Fact
 from shoal.surfaces.cli.main import run
 from shoal.surfaces.terminal.listings import fact_lines
 from shoal.testing import chat_server, messages_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.app.machine import file_system, home_facts, programs
+from shoal.app.quarters.machine import file_system, home_facts, programs
 
 
 def test_a_file_system_is_found_by_its_longest_mount_point(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from shoal_process import Program
 
-from shoal.app.setting_up import Wish
-from shoal.app.settings import load_settings
+from shoal.app.models.setting_up import Wish
+from shoal.app.settings.settings import load_settings
 from shoal.core.errors import SettingsError
 from shoal.testing import call, chat_server, messages_server
 from shoal.testing.replies import unauthorized

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from shoal_process import MODEL, Program
 
-from shoal.app.settings import load_settings
-from shoal.app.trust import answer
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.trust import answer
 from shoal.core.messages import ToolUse
 from shoal.testing import messages_server
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shoal_process import Program
 
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.roster import Newcomer

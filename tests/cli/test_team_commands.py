@@ -15,7 +15,7 @@ import pytest
 from shoal_process import MODEL, PATIENCE, Program, Ran
 
 from company import after, bash, company, done, last_words, said_to, tell
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.names import AgentName, TeamName

@@ -11,7 +11,7 @@ import pytest
 from shoal_process import Program
 
 from git_rig import Repository, git
-from shoal.app.worktrees import worktrees_of
+from shoal.app.quarters.worktrees import worktrees_of
 from shoal.core.clock import SystemClock
 from shoal.workspaces.worktree import Worktree
 

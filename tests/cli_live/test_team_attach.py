@@ -17,7 +17,7 @@ from cli_live.conftest import Place
 from cli_live.terminal import Terminal, environment
 from cli_live.test_interactive import CTRL_D, is_at_prompt
 from company import after, company, last_words, tell
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.names import AgentName, TeamName

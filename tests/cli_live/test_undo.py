@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cli_live.conftest import Place
+from shoal.app.basis.undo import messages_at
 from shoal.app.options import Options
-from shoal.app.session import Session
-from shoal.app.undo import messages_at
+from shoal.app.session.session import Session
 from shoal.models.scripted import ScriptedModel
 
 

@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.app.definition_files import Files, Folder
-from shoal.app.hook_sources import configured_hooks, hooks_of
-from shoal.app.instructions import instructions_for
-from shoal.app.mcp_files import configured
-from shoal.app.plugin_files import read_plugin
-from shoal.app.settings import Settings, load_settings
-from shoal.app.skill_files import command_files, skill_files
-from shoal.app.team_templates import read_file
+from shoal.app.definitions.files import Files, Folder
+from shoal.app.definitions.instructions import instructions_for
+from shoal.app.definitions.plugin_files import read_plugin
+from shoal.app.hooks.sources import configured_hooks, hooks_of
+from shoal.app.settings.mcp_files import configured
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.skills.files import command_files, skill_files
+from shoal.app.teams.templates import read_file
 from shoal.core.definitions import Problem
 from shoal.core.errors import SettingsError
 

@@ -16,7 +16,7 @@ import pytest
 from mcp_kit import answers, harbour, opened, served, statuses, tool_results
 
 from cast import agent, all_turns, cast, recorded, use
-from shoal.app.commanding import understood
+from shoal.app.session.commanding import understood
 from shoal.core.events import AgentStarted, Finished, ToolProgress
 from shoal.core.messages import Image, result_text
 from shoal.core.questions import Choose, Chosen

@@ -14,8 +14,8 @@ from mcp_kit import HERE, notes, opened
 
 from cast import agent, all_turns, cast, recorded, use
 from crew_rig import drain
-from shoal.app.channels import MOST_WAITING
-from shoal.app.settings import load_settings
+from shoal.app.mcp.channels import MOST_WAITING
+from shoal.app.settings.settings import load_settings
 from shoal.core.errors import SettingsError
 from shoal.core.events import MessageAdded, Queued
 from shoal.core.ids import LEAD

@@ -15,10 +15,10 @@ import shoal
 from cast import agent, all_turns, cast, recorded, use
 from fleet import everything, provider
 from fleet import opened as fleet_opened
-from shoal.app.agent_trust import all_widening
-from shoal.app.mcp_files import configured
-from shoal.app.settings import load_settings
-from shoal.app.trust import answer, forget
+from shoal.app.definitions.agent_trust import all_widening
+from shoal.app.settings.mcp_files import configured
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.trust import answer, forget
 from shoal.core.errors import SettingsError
 from shoal.core.mcp import Address, Program, server_prefix, tool_name
 from shoal.core.messages import ToolResult, result_text

@@ -79,7 +79,7 @@ class Ear:
 
     async def until(self, kind: type, count: int = 1) -> None:
         """Returns when that many of a kind were heard."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.of(kind)) < count:
                 self._more.clear()
                 await self._more.wait()

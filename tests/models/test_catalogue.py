@@ -177,7 +177,7 @@ async def test_looking_for_an_ollama_takes_no_time_when_nobody_answers() -> None
     async with saying(http(b"")[:-4], b"never sent", hang_up=False) as silent:
         began = time.monotonic()
         assert await find_ollama(silent) == []
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4
     assert await find_ollama("http://127.0.0.1:1") == []
     with contextlib.suppress(ValueError):
         assert await find_ollama("not an address") == []

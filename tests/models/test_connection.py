@@ -187,14 +187,14 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
 
     async with listening(serve) as port, asyncio.TaskGroup() as group:
         task = group.create_task(openai_at(f"http://127.0.0.1:{port}").reply(asking("Hi."), hear))
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 30)
         before = -1
         while sent != before:  # until the server can write no more
             before = sent
             await asyncio.sleep(0.05)
         assert sent < 20_000_000
         go_on.set()
-        reply = await asyncio.wait_for(task, 10)
+        reply = await asyncio.wait_for(task, 30)
     assert len(reply.message.text) == 30_000_000
 
 

@@ -30,7 +30,7 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
         assert not reply.done()
         await clock.advance(1.5)
         with pytest.raises(StreamStalled, match="nothing for 20 s"):
-            await asyncio.wait_for(reply, 1)
+            await asyncio.wait_for(reply, 30)
         await server.left()
 
 
@@ -45,7 +45,7 @@ async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
         assert not reply.done()
         await clock.advance(2)
         with pytest.raises(StreamStalled, match="nothing for 30 s"):
-            await asyncio.wait_for(reply, 1)
+            await asyncio.wait_for(reply, 30)
 
 
 @pytest.mark.spec("USR-07")
@@ -77,9 +77,9 @@ async def test_a_slow_listener_is_not_a_silent_provider() -> None:
     async with messages_server([GREETING]) as server:
         model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
         reply = asyncio.ensure_future(model.reply(asking("Hi."), hear))
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 30)
         await clock.advance(61)
-        assert (await asyncio.wait_for(reply, 5)).message.text == GREETING.text
+        assert (await asyncio.wait_for(reply, 30)).message.text == GREETING.text
         await model.aclose()
 
 
@@ -87,7 +87,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_repl
     chunks = events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]")
     endless = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + chunks
     async with saying(endless, b"never sent", hang_up=False) as url:
-        reply = await asyncio.wait_for(openai_at(url).reply(asking("Hi."), unheard), 2)
+        reply = await asyncio.wait_for(openai_at(url).reply(asking("Hi."), unheard), 30)
     assert reply.message.text == "Hi."
 
 
@@ -115,7 +115,7 @@ async def test_a_connection_that_is_not_taken_ends_at_its_deadline() -> None:
                 f"http://127.0.0.1:{address[1]}", deadlines=Deadlines(connect=0.2, first_byte=30)
             )
             with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
-                await asyncio.wait_for(model.reply(asking("Hi."), unheard), 5)
+                await asyncio.wait_for(model.reply(asking("Hi."), unheard), 30)
         finally:
             for one in waiting:
                 one.close()

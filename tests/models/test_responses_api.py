@@ -400,7 +400,7 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap_and_is_asked_again_by_
         for failures in (1, 2):
             await ear.until(Retrying, failures)
             await clock.advance(5)
-        assert (await asyncio.wait_for(reply, 5)).message.text == "At last."
+        assert (await asyncio.wait_for(reply, 30)).message.text == "At last."
         await model.aclose()
     assert [retry.billed for retry in ear.of(Retrying)] == [True, True]
     assert "nothing for 20 s" in ear.of(Retrying)[0].reason

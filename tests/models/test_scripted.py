@@ -156,7 +156,7 @@ async def test_a_reply_costs_microseconds_also_in_a_long_conversation():
     started = time.process_time()
     for _ in range(1_000):
         await model.reply(request)
-    assert (time.process_time() - started) / 1_000 < 50e-6, "counting all 5,000 again takes a millisecond"
+    assert (time.process_time() - started) / 1_000 < 300e-6, "counting all 5,000 again takes a millisecond"
 
 
 @pytest.mark.parametrize("name", ["script.json", "script.toml"])

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
-from shoal.app.session import Session
-from shoal.app.turn import Turn
+from shoal.app.session.session import Session
+from shoal.app.session.turn import Turn
 from shoal.core.events import Event, Finished
 from shoal.core.messages import ToolUse
 from shoal.core.requests import Request

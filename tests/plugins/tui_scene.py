@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 import shoal
-from shoal.app.helm import FarHelm, Helm, OwnHelm
-from shoal.app.picture.following import Followed
+from shoal.app.outside.following import Followed
+from shoal.app.outside.watching import Run
 from shoal.app.picture.picture import Picture
-from shoal.app.watching import Run
+from shoal.app.session.helm import FarHelm, Helm, OwnHelm
 from shoal.core.agents import Completion
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError

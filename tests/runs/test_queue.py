@@ -69,7 +69,7 @@ def test_what_says_nothing_of_itself_is_a_prompt_and_comes_next() -> None:
 
 async def test_who_waits_is_woken_by_what_is_theirs_alone() -> None:
     queue = Queue()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(queue.arrival(LEAD))
         await asyncio.sleep(0)
         queue.put(item("for another", OTHER))

@@ -10,7 +10,7 @@ import pytest
 
 from cast import agent, all_turns
 from crew_rig import opened
-from shoal.app.instructions import LONGEST_ALL, LONGEST_FILE, Instructions, instructions_for
+from shoal.app.definitions.instructions import LONGEST_ALL, LONGEST_FILE, Instructions, instructions_for
 from shoal.core.requests import Request
 from skill_rig import Mind, everything
 

@@ -9,7 +9,7 @@ import pytest
 
 from cast import agent, all_turns, use
 from crew_rig import ends, opened, starts, texts
-from shoal.app.skill_trust import SkillTrust
+from shoal.app.skills.trust import SkillTrust
 from shoal.core.agents import Resolved
 from shoal.core.events import Event, ToolReturned
 from skill_rig import Mind, command, everything, skill

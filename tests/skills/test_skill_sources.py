@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.skills import Skills, skills_for
+from shoal.app.skills.skills import Skills, skills_for
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.tools.skill import skill_list
 from skill_rig import command, skill

@@ -11,7 +11,7 @@ import pytest
 import shoal
 from cast import Gate, all_turns, recorded, use
 from crew_rig import drain, opened, starts, texts
-from shoal.app.commanding import Invocation, typed
+from shoal.app.session.commanding import Invocation, typed
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.events import Finished, Noted, ToolProgress
 from shoal.core.messages import Image, Message, Text, UrlSource

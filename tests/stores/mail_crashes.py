@@ -127,8 +127,8 @@ async def faults_after(home: Path, notes: Path) -> list[str]:
     told, mail = Notes(notes), boxes(home)
     await mail.open(ANN)
     await mail.post(ANN, Mail(id="last", sender=AgentName("bob"), text="text last", timestamp="t"))
-    if time.monotonic() - since > 2:
-        return ["it took more than 2 s until the next one could write"]
+    if time.monotonic() - since > 5:
+        return ["it took more than 5 s until the next one could write"]
     told.add("acknowledged", "last")
     json.loads((home / "teams" / "t" / "inboxes" / "ann.json").read_text())
     while await receive(mail, told, 64):

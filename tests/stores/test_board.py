@@ -241,7 +241,7 @@ async def test_a_board_without_news_from_the_system_sees_the_same(home, monkeypa
         await board.delete("2")
         assert [task.id for task in await second.list()] == ["1", "3"]
         waiting = asyncio.ensure_future(second.wait_claimable())
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
 
 
 @pytest.mark.spec("TSK-06")
@@ -280,8 +280,8 @@ async def test_completing_on_another_board_object_wakes_over_the_file_system(hom
                 await asyncio.sleep(0)
             since = time.monotonic()
             await board.update("1", Change(status="completed", attempt=claim.attempt), by="a")
-            await asyncio.wait_for(waiting, 5)
-        assert time.monotonic() - since < 1
+            await asyncio.wait_for(waiting, 30)
+        assert time.monotonic() - since < 5
         assert (await second.claim_next(by="b")).task.id == "2"
 
 
@@ -295,7 +295,7 @@ async def test_a_waiter_looks_after_the_dead_now_and_then(home):
             await clock.asleep()
             holder._lease.end()  # as the kernel does when its process dies
             await clock.advance(30)
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_board_that_is_removed_and_made_again_is_found(home):

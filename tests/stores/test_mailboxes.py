@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -141,7 +140,7 @@ async def test_a_post_given_up_harms_no_other(mail, home):
         post.cancel()
         await asyncio.sleep(0)
     lock.rmdir()
-    outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 10)
+    outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 30)
     assert [isinstance(each, asyncio.CancelledError) for each in outcomes] == [1, 1, 0, 0, 1, 0]
     assert await consumed(mail) == ["2", "3", "5"]
 
@@ -241,24 +240,23 @@ async def test_durable_mail_is_the_same_mail(opened):
 
 
 @pytest.mark.spec("BOX-06")
-async def test_a_post_of_another_process_wakes_who_waits_at_once(mail, home):
+async def test_a_post_of_another_process_wakes_who_waits_at_once(mail, home, monkeypatch):
+    # Nothing but the watch can wake it then; how fast that is, the bench tells.
+    monkeypatch.setattr("shoal.stores.files.watch.SAFETY", 3600)
     poster = subprocess.Popen(
         [sys.executable, POSTER, home, "ann"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert poster.stdout.readline() == "ready\n"
-    waits = []
     for _ in range(20):
         waiting = asyncio.ensure_future(mail.wait("ann"))
         await asyncio.sleep(0.005)
         assert not waiting.done()
         poster.stdin.write("post\n")
         poster.stdin.flush()
-        await asyncio.wait_for(waiting, 10)
-        waits.append(time.time() - float(await asyncio.to_thread(poster.stdout.readline)))
+        await asyncio.wait_for(waiting, 30)
+        await asyncio.to_thread(poster.stdout.readline)
         await consumed(mail)
-    poster.communicate(timeout=10)
-    # Far below the second of the safety net; how fast it is beyond that is for the bench to say.
-    assert sorted(waits)[10] < 0.2
+    poster.communicate(timeout=30)
 
 
 @pytest.mark.spec("BOX-06")
@@ -268,7 +266,7 @@ async def test_a_post_wakes_who_waits_in_this_process_without_the_file_system(ma
     await asyncio.sleep(0.01)
     assert not waiting.done()
     await mail.post("ann", message("x"))
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 class _Deaf:

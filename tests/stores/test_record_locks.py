@@ -93,9 +93,9 @@ async def test_a_cancelled_waiter_never_keeps_the_lock(record):
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-    async with asyncio.timeout(5), third:
+    async with asyncio.timeout(30), third:
         pass
-    async with asyncio.timeout(5), second:
+    async with asyncio.timeout(30), second:
         pass
 
 
@@ -113,7 +113,7 @@ async def test_many_waiters_cancelled_at_random_leave_the_lock_free(record):
             task.cancel()
     results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
     assert [r for r in results if not isinstance(r, asyncio.CancelledError)] == [None] * 15
-    async with asyncio.timeout(5), record():
+    async with asyncio.timeout(30), record():
         pass
 
 
@@ -175,7 +175,7 @@ async def test_the_lock_of_a_killed_process_is_taken_over_at_once(record, home):
     assert foreign_lock(home).is_dir()
     since = time.monotonic()
     async with lock:
-        assert time.monotonic() - since < 0.5
+        assert time.monotonic() - since < 5, "others wait for 10 s until a lock is stale"
 
 
 async def test_a_fresh_lock_of_another_program_is_not_taken_for_one_a_dead_process_left(record, home):
@@ -217,7 +217,7 @@ async def test_a_held_lock_is_kept_fresh(record, home, monkeypatch):
     async with record():
         old = time.time() - 8
         made = foreign_lock(home).stat().st_mtime_ns
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while foreign_lock(home).stat().st_mtime_ns == made:
                 await asyncio.sleep(0.01)
         assert foreign_lock(home).stat().st_mtime > old

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cast import use
-from shoal.app.guest import Guest
-from shoal.app.guest_tasks import GuestTasks, Wish
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.guest import Guest
+from shoal.app.teams.guest_tasks import GuestTasks, Wish
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.errors import AgentRefused, TaskRefused
 from shoal.core.ids import Ids

@@ -15,7 +15,7 @@ import pytest
 
 import shoal
 from cast import Gate, all_turns, recorded, use
-from shoal.app.turn import Turn
+from shoal.app.session.turn import Turn
 from shoal.core.clock import SystemClock
 from shoal.core.events import MemberRested, MemberWoken
 from shoal.core.identity import current_identity, current_member

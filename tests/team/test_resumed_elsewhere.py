@@ -97,7 +97,7 @@ async def test_one_that_rests_is_not_shown_at_work_because_its_lead_was_killed(
         path = home() / "teams" / "crew" / "config.json"
         path.write_text(path.read_text().replace('"isActive": false', '"isActive": true'))
         assert entry()["isActive"]
-        async with opened(tmp_path, resume=ident, settings=settings(mode)), asyncio.timeout(5):
+        async with opened(tmp_path, resume=ident, settings=settings(mode)), asyncio.timeout(30):
             while entry()["isActive"]:
                 await asyncio.sleep(0.01)
 

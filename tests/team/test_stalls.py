@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cast import Gate, all_turns, recorded, use
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.events import MemberRested
 from shoal.core.requests import Reply, Request, Sent, TextDelta
 from shoal.models.scripted import ScriptedModel

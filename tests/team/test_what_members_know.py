@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cast import Gate, all_turns, recorded, use
-from shoal.app.prompt import usual_prompt
+from shoal.app.basis.prompt import usual_prompt
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.identity import Identity
 from shoal.core.requests import Request

@@ -319,7 +319,7 @@ async def test_what_is_not_http_ends_the_connection_and_nothing_else(form):
     async with form(["still here"]) as server:
         reader, writer = await connection(server)
         writer.write(b"\x16\x03\x01 no request\r\n\r\n")
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), 30) == b""
         writer.close()
         await writer.wait_closed()
         async with client(server) as http:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shoal.app.definitions import definitions_for
+from shoal.app.definitions.definitions import definitions_for
 from shoal.core.definitions import Definition, Source
 from shoal.tools.agent_list import LONGEST, listing
 

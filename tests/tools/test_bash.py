@@ -290,7 +290,7 @@ async def test_bytes_that_are_not_utf8_become_replacement_marks(bench: Workbench
 async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(bench: Workbench) -> None:
     started = time.monotonic()
     outcome = await bench.bash("sleep 60 & echo started")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert text(outcome).startswith("started\n[A process it started still runs")
     assert not outcome.is_error
 
@@ -304,7 +304,7 @@ async def test_a_command_over_its_time_is_ended_within_a_second(bench: Workbench
     await bench.bash("true")
     started = time.monotonic()
     outcome = await bench.bash(command, timeout=400)
-    assert time.monotonic() - started < 1.4
+    assert time.monotonic() - started < 0.4 + 1 + 1, "with one more for a machine that is busy"
     assert outcome.is_error
     assert outcome.content == "some\n[The command was ended after its time limit of 0.4 s.]"
 
@@ -327,7 +327,7 @@ async def test_cancelling_ends_the_command_and_is_passed_on(bench: Workbench, tm
     with pytest.raises(asyncio.CancelledError):
         await running
     # Cancelled before it was known to have started, it is killed without being waited for.
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
 

@@ -30,12 +30,12 @@ async def start(bench: Workbench, command: str) -> Shell:
 
 
 async def ended(shell: Shell) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await shell.ended.wait()
 
 
 async def written(shell: Shell, what: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while what not in shell.output.text:
             shell.output.grown.clear()
             await shell.output.grown.wait()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.events import ToolReturned
 from shoal.core.identity import Identity

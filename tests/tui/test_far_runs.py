@@ -12,8 +12,8 @@ import pytest
 
 import shoal
 from cast import Gate, agent, cast, use
-from shoal.app.turn import Turn
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
+from shoal.app.session.turn import Turn
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, Asked, SessionStarted, TurnStarted
 from shoal.core.ids import LEAD, AgentId, SessionId

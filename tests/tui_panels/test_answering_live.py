@@ -12,8 +12,8 @@ from parser_scene import MAY_RUN, parser_scene
 
 from cast import agent, all_turns, cast, use
 from crew_rig import opened, texts
-from shoal.app.helm import FarHelm
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
+from shoal.app.session.helm import FarHelm
 from shoal.core.errors import StoreError
 from shoal.core.questions import Allowed, Denied
 from shoal.core.requests import Request

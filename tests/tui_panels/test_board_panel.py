@@ -12,7 +12,7 @@ from parser_scene import parser_scene
 
 import shoal
 from cast import Gate, all_turns, use
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
 from shoal.core.names import TaskId

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cast import all_turns, cast, use
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.secrets import SHAPES_ALONE
 from shoal.surfaces.cli.main import run as shoal_command
 from shoal.surfaces.web.page import exported, page

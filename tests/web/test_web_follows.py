@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import Noted, SessionEnded, SessionStarted

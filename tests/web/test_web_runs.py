@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cast import Gate, all_turns, use
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,

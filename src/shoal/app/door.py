@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.app.options import Options
-from shoal.app.session import Session
-from shoal.app.turn import Turn
+from shoal.app.session.session import Session
+from shoal.app.session.turn import Turn
 from shoal.core.events import Event, Finished
 
 

@@ -89,6 +89,15 @@ class WorktreeFiles:
         return self.directory / f"{name}.json"
 
 
+def is_recorded(place: Path) -> bool:
+    """Whether it is in a worktree of ours, or was in one that is not wholly taken away."""
+    return any(
+        path.with_name(f"{path.name}.json").is_file()
+        for path in (place, *place.parents)
+        if path.name.startswith("agent-")
+    )
+
+
 def unwritable(directory: Path, error: OSError) -> WorktreeError:
     return WorktreeError(f"Worktrees cannot be kept in {directory}: {error.strerror or error}.")
 

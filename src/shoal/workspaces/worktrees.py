@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -104,13 +104,22 @@ class Worktrees:
                     return await shelf.settle(record)
         return None
 
+    async def settle_left(self, session: str, going_on: Collection[Path]) -> list[Kept | Removed]:
+        """What dead processes of a session left, but for the places where their agents may go on."""
+        shelf = await self._opened()
+        async with shelf.lock.held():
+            return [
+                await shelf.settle(record)
+                for record in _abandoned(shelf)
+                if record.owner.session == session
+                and not any(place.is_relative_to(record.path) for place in going_on)
+            ]
+
     async def reap(self) -> list[Kept | Removed]:
         """What dead owners left: unchanged worktrees are removed, all others kept and put under a ref."""
         shelf = await self._opened()
         async with shelf.lock.held():
-            left = [record for record in shelf.files.all() if record.state != "kept"]
-            dead = [record for record in left if not lives(shelf.files.owners, record.owner.lease)]
-            done = [await shelf.settle(record) for record in dead]
+            done = [await shelf.settle(record) for record in _abandoned(shelf)]
             clear_dead(shelf.files.owners)
             shelf.files.clear_abandoned()
         return done
@@ -207,6 +216,12 @@ def _name_of(common: Path) -> str:
     path = str(common.parent if common.name == ".git" else common)
     mark = sha256(os.fsencode(common)).hexdigest()[:8]
     return f"{slug(path)[-_LONGEST_NAME:].lstrip('-')}-{mark}"
+
+
+def _abandoned(shelf: Shelf) -> list[WorktreeRecord]:
+    """Those of dead owners that nobody has seen to yet."""
+    left = [record for record in shelf.files.all() if record.state != "kept"]
+    return [record for record in left if not lives(shelf.files.owners, record.owner.lease)]
 
 
 async def _refuse_taken(shelf: Shelf, record: WorktreeRecord) -> None:

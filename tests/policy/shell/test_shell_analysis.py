@@ -218,9 +218,9 @@ def test_a_long_command_is_judged_in_bounded_time(piece):
 
 
 def test_a_megabyte_is_refused_at_once():
-    started = time.perf_counter()
+    started = time.thread_time()
     assert "100000" in (analysed("ls " + "a " * 500_000).trouble or "")
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def test_the_table_knows_flags():

@@ -20,7 +20,7 @@ from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_f
 from shoal.surfaces.terminal.paint import DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
-    from shoal.app.agents_view import AgentsView, Fact
+    from shoal.app.views.agents import AgentsView, Fact
     from shoal.core.definitions import Definition, Problem, Source
 
 _DESCRIPTION = "Say in a sentence what it does and when to use it."
@@ -101,7 +101,7 @@ def show(*, name: str, permissions: bool, agents: str | None, settings: str | No
 def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
     """Check agents: files and directories, or all that are found from here. Exit code 1 where one cannot be
     used."""
-    from shoal.app.definitions import definitions_in
+    from shoal.app.definitions.definitions import definitions_in
 
     view = _view(agents, None)
     definitions = definitions_in(_existing(paths)) if paths else view.definitions
@@ -130,7 +130,7 @@ def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int
 @debug_option
 def new(*, name: str, user: bool, description: str) -> int:
     """Write the file of a new agent, with every field explained, for you to change."""
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.surfaces.cli.agent_template import template
     from shoal.surfaces.cli.new_files import write_new
     from shoal.wire.definitions import name_problem
@@ -150,7 +150,7 @@ def new(*, name: str, user: bool, description: str) -> int:
 
 
 def _view(agents: str | None, settings: str | None) -> AgentsView:
-    from shoal.app.agents_view import AgentsView, offered_tools
+    from shoal.app.views.agents import AgentsView, offered_tools
 
     offered = asyncio.run(offered_tools(Path.cwd(), settings))
     return AgentsView(Path.cwd(), offered=offered, settings=settings, agents=agents)

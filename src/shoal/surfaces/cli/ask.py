@@ -11,7 +11,7 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from shoal.app.questions import Row
+    from shoal.app.outside.questions import Row
     from shoal.core.questions import Answer, Question, Remember
 
 
@@ -48,8 +48,8 @@ def listing(*, everything: bool = False, as_json: bool = False) -> int:
 @click.argument("question")
 def showing(*, question: str) -> int:
     """Show QUESTION whole: every word of what would run."""
-    from shoal.app.questions import find_row
-    from shoal.app.settings import home_directory
+    from shoal.app.outside.questions import find_row
+    from shoal.app.settings.settings import home_directory
 
     row = find_row(_rows(), question, home_directory())
     click.echo(f"{row.question.id}  asked {row.seconds} s ago by {_asker(row)} in session {row.session}")
@@ -87,8 +87,8 @@ def answering(
     After a crash, a yes to a call that was cut off is told to the agent of the resumed run; the call is
     not run by itself.
     """
-    from shoal.app.questions import find_cut_off, find_row, give, give_late
-    from shoal.app.settings import home_directory
+    from shoal.app.outside.questions import find_cut_off, find_row, give, give_late
+    from shoal.app.settings.settings import home_directory
     from shoal.core.clock import SystemClock
 
     rows = _rows()
@@ -116,8 +116,8 @@ def answering(
 
 
 def _rows() -> tuple[Row, ...]:
-    from shoal.app.questions import open_rows
-    from shoal.app.settings import home_directory
+    from shoal.app.outside.questions import open_rows
+    from shoal.app.settings.settings import home_directory
     from shoal.core.clock import SystemClock
 
     return open_rows(home_directory(), SystemClock())
@@ -204,8 +204,8 @@ def _line(row: Row) -> str:
 
 
 def _asker(row: Row) -> str:
-    from shoal.app.settings import home_directory
-    from shoal.app.watching import Run, standings_of
+    from shoal.app.outside.watching import Run, standings_of
+    from shoal.app.settings.settings import home_directory
     from shoal.core.ids import LEAD
     from shoal.surfaces.terminal.paint import cut
 

@@ -18,8 +18,8 @@ def command(*, session: str | None) -> int:
     SESSION is the start of its id; without one it is the run of this directory that worked last. Leaving does
     not end it.
     """
-    from shoal.app.settings import find_home
-    from shoal.app.watching import find_run, live_runs
+    from shoal.app.outside.watching import find_run, live_runs
+    from shoal.app.settings.settings import find_home
     from shoal.surfaces.cli.plainness import is_plain
 
     cwd = Path.cwd()

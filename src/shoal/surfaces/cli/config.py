@@ -25,8 +25,8 @@ def command() -> None:
 def show(*, origin: bool, settings: str | None, as_json: bool) -> int:
     """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
     project, its own, and yours; permission rules of all of them are joined."""
-    from shoal.app.config_view import shown_settings, shown_widening
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.config_view import shown_settings, shown_widening
+    from shoal.app.settings.settings import load_settings
     from shoal.surfaces.terminal.sentences import say
 
     loaded = load_settings(cwd=Path.cwd().resolve(), given=settings)

@@ -27,7 +27,7 @@ def command(*, session: str | None, as_json: bool) -> int:
 
     Every run of the session counts. Requests that were cut before the provider told their cost are listed.
     """
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.stores.files.ledger import usage_of
     from shoal.stores.files.places import journal_path
 

@@ -50,7 +50,7 @@ def command(
         return _list(as_json=as_json)
     if symptom is not None:
         return _look_into(symptom, session, about, as_json=as_json)
-    from shoal.app.doctor import examine
+    from shoal.app.doctor.doctor import examine
 
     facts = examine(os.environ, Path.cwd(), settings=settings, model=model)
     bad = any(fact.state == "bad" for fact in facts)
@@ -63,7 +63,7 @@ def command(
 
 
 def _list(*, as_json: bool) -> int:
-    from shoal.app.symptoms.known import SYMPTOMS
+    from shoal.app.doctor.known import SYMPTOMS
 
     if as_json:
         print_json({name: what for name, (what, _) in SYMPTOMS.items()})
@@ -77,10 +77,10 @@ def _list(*, as_json: bool) -> int:
 def _look_into(symptom: str, session: str | None, about: str, *, as_json: bool) -> int:
     from difflib import get_close_matches
 
-    from shoal.app.settings import find_home
-    from shoal.app.symptoms.case import Case
-    from shoal.app.symptoms.known import SYMPTOMS, looked_into
-    from shoal.app.watching import latest_run
+    from shoal.app.doctor.case import Case
+    from shoal.app.doctor.known import SYMPTOMS, looked_into
+    from shoal.app.outside.watching import latest_run
+    from shoal.app.settings.settings import find_home
 
     if symptom not in SYMPTOMS:
         near = get_close_matches(symptom, SYMPTOMS, n=1)

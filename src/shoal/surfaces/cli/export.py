@@ -14,7 +14,7 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
 
 
 @click.command("export", short_help="Write a whole run into one file.")
@@ -67,8 +67,8 @@ def save(path: Path, content: bytes) -> None:
 
 
 def _chosen(session: str | None) -> Run:
-    from shoal.app.settings import find_home
-    from shoal.app.watching import latest_run
+    from shoal.app.outside.watching import latest_run
+    from shoal.app.settings.settings import find_home
     from shoal.core.errors import NoSuchSession
 
     cwd = Path.cwd()

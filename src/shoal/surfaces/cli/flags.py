@@ -244,7 +244,7 @@ def names(values: Sequence[str]) -> tuple[str, ...] | None:
 def agents(value: str | None) -> str | None:
     """What `--agents` holds, checked while the flag can still be named."""
     if value is not None:
-        from shoal.app.definitions import given_definitions
+        from shoal.app.definitions.definitions import given_definitions
         from shoal.core.errors import BadDefinition
 
         try:
@@ -257,7 +257,7 @@ def agents(value: str | None) -> str | None:
 def servers(values: Sequence[str]) -> tuple[str, ...]:
     """What `--mcp-config` holds, checked while the flag can still be named."""
     if values:
-        from shoal.app.mcp_files import given_servers
+        from shoal.app.settings.mcp_files import given_servers
         from shoal.core.errors import SettingsError
 
         try:
@@ -271,7 +271,7 @@ def servers(values: Sequence[str]) -> tuple[str, ...]:
 def channels(values: Sequence[str]) -> tuple[str, ...]:
     """What `--channels` names, checked while the flag can still be named."""
     if values:
-        from shoal.app.channels import named_channels
+        from shoal.app.mcp.channels import named_channels
         from shoal.core.errors import SettingsError
 
         try:

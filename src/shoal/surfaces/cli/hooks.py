@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def ls(*, settings: str | None, as_json: bool) -> int:
     """List the hooks, each with the file and line it comes from; what is not trusted is not run."""
-    from shoal.app.hooks_view import seen_in
+    from shoal.app.views.hooks import seen_in
 
     seen = seen_in(Path.cwd(), given=settings)
     if as_json:

@@ -14,7 +14,7 @@ from shoal.surfaces.cli.record import PERSON, chosen_team, person, team_option, 
 from shoal.surfaces.terminal.paint import BOLD, DIM, has_colours, painted, style_of
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.mail import Mail, Receipt
 
 _EVERYTHING = 1_000_000

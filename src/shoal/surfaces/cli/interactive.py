@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.app.options import Options
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.core.messages import Message
     from shoal.surfaces.terminal.sittings import Prepare
 
@@ -37,7 +37,7 @@ def interactive(
     """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
-    from shoal.app.settings import find_home
+    from shoal.app.settings.settings import find_home
     from shoal.surfaces.cli.setup import offer
     from shoal.surfaces.cli.trust import ask_once
 
@@ -75,7 +75,7 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
 
     `prepare` gives the first prompt once the session is open.
     """
-    from shoal.app.watching import Run, standings_of
+    from shoal.app.outside.watching import Run, standings_of
     from shoal.surfaces.terminal.sittings import say_farewell, sittings
 
     screen = screen_for(sys.stdout)

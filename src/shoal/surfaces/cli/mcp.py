@@ -17,7 +17,7 @@ from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_f
 from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.mcp_view import McpView
+    from shoal.app.views.mcp import McpView
     from shoal.core.mcp import Server, ServerStanding
 
 LOGIN = 300.0
@@ -191,7 +191,7 @@ def login(*, name: str, mcp_config: Sequence[str]) -> int:
 
 
 def _view(given: Sequence[str]) -> McpView:
-    from shoal.app.mcp_view import McpView
+    from shoal.app.views.mcp import McpView
 
     return McpView(Path.cwd().resolve(), given=given)
 

@@ -14,7 +14,7 @@ from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules,
 from shoal.surfaces.cli.printing import debug_option
 
 if TYPE_CHECKING:
-    from shoal.app.background_runs import RunFlags
+    from shoal.app.outside.background_runs import RunFlags
 
 INSTALL = "pip install 'shoal[mcp]'"
 
@@ -47,7 +47,7 @@ def serve(*, team: str | None, name: str | None, **given: Any) -> int:
 
 
 def _flags(given: dict[str, Any]) -> RunFlags:
-    from shoal.app.background_runs import RunFlags
+    from shoal.app.outside.background_runs import RunFlags
 
     return RunFlags(
         model=given["model"],
@@ -63,10 +63,10 @@ def _flags(given: dict[str, Any]) -> RunFlags:
 
 
 async def _serve(team: str | None, name: str | None, flags: RunFlags) -> None:
-    from shoal.app.background_runs import BackgroundRuns
-    from shoal.app.guest import Guest
-    from shoal.app.record import AgentsRecord
-    from shoal.app.settings import load_settings
+    from shoal.app.outside.background_runs import BackgroundRuns
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.teams.guest import Guest
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
     from shoal.runs.habits import Habits

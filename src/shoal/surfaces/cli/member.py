@@ -17,7 +17,7 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.terminal.paint import BOLD, DIM
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.core.backends import Papers
     from shoal.core.events import Event
     from shoal.surfaces.terminal.screen import Screen
@@ -39,8 +39,8 @@ def command(*, words: tuple[str, ...]) -> int:
 
 
 async def _serve(papers: Papers) -> int:
-    from shoal.app.enlisted import options_of, serve
-    from shoal.app.session import Session
+    from shoal.app.session.enlisted import options_of, serve
+    from shoal.app.session.session import Session
     from shoal.surfaces.terminal.screen import screen_for
 
     screen = screen_for(sys.stdout)

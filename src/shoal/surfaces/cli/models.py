@@ -17,8 +17,8 @@ from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.models_view import ModelRow, ModelsView, ProviderRow
-    from shoal.app.trying import Trial
+    from shoal.app.models.trying import Trial
+    from shoal.app.views.models import ModelRow, ModelsView, ProviderRow
 
 
 @click.group("models")
@@ -35,8 +35,8 @@ def ls(*, everything: bool, settings: str | None, as_json: bool) -> int:
 
     Providers that can be asked are asked for their own lists, for at most 2 seconds.
     """
-    from shoal.app.models_view import models_view
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.views.models import models_view
 
     view = asyncio.run(models_view(load_settings(cwd=Path.cwd().resolve(), given=settings)))
     if as_json:
@@ -56,8 +56,8 @@ def test(*, name: str | None, settings: str | None, as_json: bool) -> int:
 
     Exits with 1 where it does not answer.
     """
-    from shoal.app.settings import load_settings
-    from shoal.app.trying import tried
+    from shoal.app.models.trying import tried
+    from shoal.app.settings.settings import load_settings
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
     from shoal.surfaces.terminal.sentences import explain, say

@@ -17,7 +17,7 @@ from shoal.surfaces.terminal.listings import BEHAVIORS, left_out_lines, rule_lin
 from shoal.surfaces.terminal.paint import DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.permissions_view import View
+    from shoal.app.views.permissions import View
     from shoal.policy.explain import Explanation
 
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble")
@@ -48,7 +48,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
 
     INPUT_JSON is the call's input, as '{"command": "git push"}'; - reads it from stdin.
     """
-    from shoal.app import permissions_view
+    from shoal.app.views import permissions as permissions_view
     from shoal.core.messages import ToolUse
     from shoal.policy.explain import explained
 
@@ -77,7 +77,7 @@ def ls(*, settings: str | None, as_json: bool) -> int:
 
 
 def show_view(settings: str | None, *, as_json: bool) -> None:
-    from shoal.app import permissions_view
+    from shoal.app.views import permissions as permissions_view
 
     cwd = Path.cwd()
     print_view(permissions_view.view(permissions_view.load(cwd, given=settings), cwd), as_json=as_json)

@@ -15,7 +15,7 @@ def is_plain(cwd: Path, settings: str | None = None, sources: Sequence[str] | No
     # The full screen is drawn on stderr.
     if not (is_live(sys.stdout) and sys.stderr.isatty()):
         return True
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
 
     if load_settings(cwd=cwd.resolve(), given=settings, sources=sources).own.plain:
         return True

@@ -15,7 +15,7 @@ from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_j
 from shoal.surfaces.terminal.paint import DIM, GREEN, RED, YELLOW
 
 if TYPE_CHECKING:
-    from shoal.app.plugin_view import PluginRow
+    from shoal.app.views.plugins import PluginRow
 
 _STYLES = {"used": GREEN, "not trusted": YELLOW, "cannot be used": RED}
 
@@ -32,8 +32,8 @@ def command() -> None:
 @debug_option
 def ls(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
     """List the plug-ins that are found from here, and what each brings."""
-    from shoal.app.plugin_view import plugin_rows
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.views.plugins import plugin_rows
 
     project = Path.cwd().resolve()
     rows = plugin_rows(load_settings(cwd=project), project, plugin_dirs)
@@ -69,8 +69,8 @@ def ls(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
 def validate(*, paths: Sequence[Path], as_json: bool) -> int:
     """Check plug-ins: these directories, or all that are found from here. Exit code 1 where something is
     wrong."""
-    from shoal.app.plugin_view import checked_plugins
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.views.plugins import checked_plugins
 
     for path in paths:
         if not path.is_dir():

@@ -95,7 +95,7 @@ def _thinking(given: Mapping[str, Any]) -> int | None:
         return int(tokens)
     if effort is None and how is None:
         return None
-    from shoal.app.orders import thinking_tokens
+    from shoal.app.agents.orders import thinking_tokens
 
     return thinking_tokens(effort or _ADAPTIVE)
 

@@ -11,8 +11,8 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from shoal.app.outside.watching import Run
     from shoal.app.picture.standing import Standing, Standings
-    from shoal.app.watching import Run
 
 
 @click.command("ps")
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array, one object for each agent.")
 def command(*, session: str | None, as_json: bool) -> int:
     """List the agents of the live runs of this directory, or of the run SESSION (the start of its id)."""
-    from shoal.app.watching import standings_of
+    from shoal.app.outside.watching import standings_of
     from shoal.core.clock import SystemClock
 
     now = SystemClock().now() / 1000
@@ -40,8 +40,8 @@ def _chosen(session: str | None) -> list[Run]:
     import os
     from pathlib import Path
 
-    from shoal.app.settings import find_home
-    from shoal.app.watching import find_run, live_runs
+    from shoal.app.outside.watching import find_run, live_runs
+    from shoal.app.settings.settings import find_home
 
     cwd = Path.cwd()
     home = find_home(os.environ, cwd)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.names import AgentName
 
 Result = TypeVar("Result")
@@ -22,8 +22,8 @@ team_option = click.option("--team", metavar="NAME", help="The team; needed only
 
 def with_record(work: Callable[[AgentsRecord], Awaitable[Result]]) -> Result:
     """Do it with the record of the person's home."""
-    from shoal.app.record import AgentsRecord
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.clock import SystemClock
     from shoal.core.ids import Ids
     from shoal.surfaces.terminal.sentences import say
@@ -73,7 +73,7 @@ async def chosen_board(record: AgentsRecord, team: str | None, session: str | No
 
 
 def _session(given: str | None) -> str:
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.stores.files.sessions import find_session, latest_session
 
     if given is not None:

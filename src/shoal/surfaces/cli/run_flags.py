@@ -11,7 +11,7 @@ from shoal.surfaces.cli.flags import SECTIONS, check_together, options_from
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 _BEGINNING = {
     "print_": False,

@@ -23,8 +23,8 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
     """
     import asyncio
 
-    from shoal.app.settings import home_directory
-    from shoal.app.watching import demand, find_run
+    from shoal.app.outside.watching import demand, find_run
+    from shoal.app.settings.settings import home_directory
     from shoal.surfaces.terminal.sentences import reached
     from shoal.wire.control import Send
 

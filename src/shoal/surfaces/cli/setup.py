@@ -14,9 +14,9 @@ from shoal.core.wording import clean
 from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
+    from shoal.app.models.setting_up import Choice, Wish
     from shoal.app.options import Options
-    from shoal.app.setting_up import Choice, Wish
-    from shoal.app.settings import Settings
+    from shoal.app.settings.settings import Settings
 
 CHOICES = {
     "anthropic": "Claude models; a key from console.anthropic.com",
@@ -51,7 +51,7 @@ def command(
     The key is kept in shoal/credentials.json of Shoal's home, readable by you alone, and tools of agents do
     not get it. Variables in the environment come before what is kept.
     """
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
 
     settings = load_settings(cwd=Path.cwd().resolve())
     if remove is not None:
@@ -67,7 +67,7 @@ def command(
 
 def offer(options: Options) -> None:
     """At the start of a session at a terminal, where nothing is configured: set it up now, if wanted."""
-    from shoal.app.settings import load_settings
+    from shoal.app.settings.settings import load_settings
 
     cwd = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=cwd, given=options.settings)
@@ -79,7 +79,7 @@ def offer(options: Options) -> None:
 
 
 async def _is_bare(settings: Settings) -> bool:
-    from shoal.app.choosing import chosen_model
+    from shoal.app.models.choosing import chosen_model
     from shoal.core.clock import SystemClock
     from shoal.core.errors import NoModel, ShoalError
     from shoal.core.ids import Ids
@@ -106,7 +106,7 @@ def _chosen() -> str:
 
 
 def _wish(choice: Choice, base_url: str, *, key_stdin: bool, asks: bool) -> Wish:
-    from shoal.app.setting_up import Wish
+    from shoal.app.models.setting_up import Wish
 
     if choice == "server" and not base_url and asks:
         base_url = click.prompt("Its address, such as http://localhost:8000/v1")
@@ -123,7 +123,7 @@ def _wish(choice: Choice, base_url: str, *, key_stdin: bool, asks: bool) -> Wish
 def _set_up(
     settings: Settings, wish: Wish, model: str | None, *, asks: bool = True, tests: bool = True
 ) -> int:
-    from shoal.app import setting_up
+    from shoal.app.models import setting_up
     from shoal.stores.files.credentials import credentials_path
 
     tried = setting_up.as_wished(settings, wish)
@@ -144,7 +144,7 @@ def _set_up(
 
 
 def _passes(settings: Settings, name: str | None) -> bool:
-    from shoal.app.trying import tried
+    from shoal.app.models.trying import tried
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
     from shoal.surfaces.cli.models import outcome
@@ -164,7 +164,7 @@ def _passes(settings: Settings, name: str | None) -> bool:
 
 def _picked(settings: Settings, wish: Wish, *, asks: bool) -> str | None:
     """The model to ask where none is named; None leaves it to what is found."""
-    from shoal.app import setting_up
+    from shoal.app.models import setting_up
 
     usual = setting_up.USUAL_MODELS.get(wish.choice)
     if usual is None:
@@ -179,7 +179,7 @@ def _picked(settings: Settings, wish: Wish, *, asks: bool) -> str | None:
 
 
 def _remove(settings: Settings, choice: Choice) -> int:
-    from shoal.app import setting_up
+    from shoal.app.models import setting_up
 
     if setting_up.forget(settings, choice):
         click.echo(f"What was kept for {choice} is gone. A key that leaked is taken back at its provider.")

@@ -14,8 +14,8 @@ from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_f
 from shoal.surfaces.terminal.paint import DIM
 
 if TYPE_CHECKING:
-    from shoal.app.skill_trust import SkillTrust
-    from shoal.app.skills import Skills
+    from shoal.app.skills.skills import Skills
+    from shoal.app.skills.trust import SkillTrust
     from shoal.core.definitions import Problem
     from shoal.core.skills import Skill
 
@@ -81,7 +81,7 @@ def show(*, name: str, as_json: bool) -> int:
 def validate(*, paths: Sequence[Path], as_json: bool) -> int:
     """Check skills and commands: files and directories, or all that are found from here. Exit code 1 where
     one cannot be used."""
-    from shoal.app.skills import skills_in
+    from shoal.app.skills.skills import skills_in
 
     for path in paths:
         if not path.exists():
@@ -110,9 +110,9 @@ def validate(*, paths: Sequence[Path], as_json: bool) -> int:
 
 
 def _found() -> tuple[Skills, SkillTrust]:
-    from shoal.app.settings import home_directory
-    from shoal.app.skill_trust import SkillTrust
-    from shoal.app.skills import skills_for
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.skills.skills import skills_for
+    from shoal.app.skills.trust import SkillTrust
 
     cwd, home = Path.cwd().resolve(), home_directory()
     return skills_for(cwd=cwd, home=home), SkillTrust(home, cwd)

@@ -10,7 +10,7 @@ from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
 
 
 @click.command("stop")
@@ -26,8 +26,8 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
     """
     import asyncio
 
-    from shoal.app.settings import home_directory
-    from shoal.app.watching import find_run, standings_of
+    from shoal.app.outside.watching import find_run, standings_of
+    from shoal.app.settings.settings import home_directory
 
     run = find_run(home_directory(), session)
     stopped = asyncio.run(_stopped(run, agent))
@@ -48,8 +48,8 @@ def command(*, session: str, agent: str | None, as_json: bool) -> int:
 
 
 async def _stopped(run: Run, agent: str | None) -> tuple[str, list[Any]]:
-    from shoal.app.ending import end_run
-    from shoal.app.watching import demand
+    from shoal.app.outside.ending import end_run
+    from shoal.app.outside.watching import demand
     from shoal.wire.control import StopAgents, StopTask
 
     match agent:

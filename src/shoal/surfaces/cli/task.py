@@ -13,7 +13,7 @@ from shoal.surfaces.cli.record import chosen_board, person, team_option, with_re
 from shoal.surfaces.terminal.paint import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.names import TaskId
     from shoal.core.tasks import Change, Task
 
@@ -99,7 +99,7 @@ def add(
     """Put a task on the board."""
 
     async def work(record: AgentsRecord) -> Task:
-        from shoal.app.board_orders import add_task
+        from shoal.app.teams.board_orders import add_task
         from shoal.core.names import task_id
         from shoal.core.tasks import Draft
 
@@ -134,7 +134,7 @@ def update(*, task: str, team: str | None, session: str | None, as_json: bool, *
     """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
 
     async def work(record: AgentsRecord) -> Task:
-        from shoal.app.board_orders import change_task
+        from shoal.app.teams.board_orders import change_task
         from shoal.core.names import task_id
 
         name = await chosen_board(record, team, session)

@@ -16,9 +16,9 @@ from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, YELLOW, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.config_view import Trusted
     from shoal.app.options import Options
-    from shoal.app.skill_trust import SkillTrust
+    from shoal.app.settings.config_view import Trusted
+    from shoal.app.skills.trust import SkillTrust
     from shoal.core.skills import Skill
 
 
@@ -33,11 +33,11 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
-    from shoal.app import trust
-    from shoal.app.agent_trust import all_widening
-    from shoal.app.config_view import shown_widening
-    from shoal.app.plugins import plugins_for
-    from shoal.app.settings import load_settings
+    from shoal.app.definitions.agent_trust import all_widening
+    from shoal.app.definitions.plugins import plugins_for
+    from shoal.app.settings import trust
+    from shoal.app.settings.config_view import shown_widening
+    from shoal.app.settings.settings import load_settings
 
     if show and revoke:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
@@ -63,11 +63,11 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
 def ask_once(options: Options) -> None:
     """At the start of a session at a terminal: whether to trust what nobody has spoken of yet."""
-    from shoal.app import trust
-    from shoal.app.agent_trust import all_widening
-    from shoal.app.config_view import shown_widening
-    from shoal.app.plugins import plugins_for
-    from shoal.app.settings import load_settings
+    from shoal.app.definitions.agent_trust import all_widening
+    from shoal.app.definitions.plugins import plugins_for
+    from shoal.app.settings import trust
+    from shoal.app.settings.config_view import shown_widening
+    from shoal.app.settings.settings import load_settings
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
@@ -88,8 +88,8 @@ def ask_once(options: Options) -> None:
 
 def _skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrust]:
     """Those of the project that would allow something."""
-    from shoal.app.skill_trust import SkillTrust, widening_skills
-    from shoal.app.skills import skills_for
+    from shoal.app.skills.skills import skills_for
+    from shoal.app.skills.trust import SkillTrust, widening_skills
 
     return widening_skills(skills_for(cwd=project, home=home)), SkillTrust(home, project)
 

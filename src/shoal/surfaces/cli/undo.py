@@ -15,7 +15,7 @@ from shoal.surfaces.terminal.listings import near, undone_lines
 from shoal.surfaces.terminal.paint import BOLD, DIM, cut, has_colours, painted
 
 if TYPE_CHECKING:
-    from shoal.app.undo import Past, TurnTaken
+    from shoal.app.basis.undo import Past, TurnTaken
     from shoal.workspaces.checkpoints import UndoReport
 
 _FILES_SHOWN = 6
@@ -35,7 +35,7 @@ _FILES_SHOWN = 6
 def command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
 ) -> int:
-    from shoal.app.undo import turn_to_undo, undo
+    from shoal.app.basis.undo import turn_to_undo, undo
     from shoal.core.clock import SystemClock
 
     past = _past(session)
@@ -59,8 +59,8 @@ def command(
 
 
 def _past(session: str | None) -> Past:
-    from shoal.app.settings import find_home
-    from shoal.app.undo import Past
+    from shoal.app.basis.undo import Past
+    from shoal.app.settings.settings import find_home
     from shoal.core.errors import NoSuchSession
     from shoal.core.ids import SessionId
     from shoal.stores.files.places import transcript_path

@@ -22,7 +22,7 @@ from shoal.surfaces.terminal.paint import DIM, RED, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
     from shoal.wire.journal import Recorded
 
 EARLIER = 200
@@ -35,8 +35,8 @@ EARLIER = 200
 @click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
 def command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
-    from shoal.app.settings import home_directory
-    from shoal.app.watching import find_run
+    from shoal.app.outside.watching import find_run
+    from shoal.app.settings.settings import home_directory
 
     run = find_run(home_directory(), session)
     screen = screen_for(sys.stdout)
@@ -171,7 +171,7 @@ class View:
                 self._prompt.status(None)
 
     async def _send_one(self, text: str) -> None:
-        from shoal.app.watching import demand
+        from shoal.app.outside.watching import demand
         from shoal.surfaces.terminal.sentences import reached
         from shoal.wire.control import Send
 

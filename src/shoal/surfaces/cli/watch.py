@@ -34,7 +34,7 @@ from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut, painted
 from shoal.surfaces.terminal.screen import Screen, screen_for
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run, Sighting
+    from shoal.app.outside.watching import Run, Sighting
 
 
 _BOXES = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
@@ -63,8 +63,8 @@ def command(*, session: str | None, as_json: bool, frames: bool) -> int:
 
 
 def _chosen(session: str | None) -> Run | None:
-    from shoal.app.settings import find_home
-    from shoal.app.watching import find_run, live_runs
+    from shoal.app.outside.watching import find_run, live_runs
+    from shoal.app.settings.settings import find_home
 
     cwd = Path.cwd()
     home = find_home(os.environ, cwd)
@@ -91,7 +91,7 @@ def _nothing_live(home: Path, cwd: Path) -> str:
 
 
 async def print_events(run: Run) -> None:
-    from shoal.app.watching import watch
+    from shoal.app.outside.watching import watch
     from shoal.wire.content import dump
 
     async for seen in watch(run, SystemClock()):
@@ -100,7 +100,7 @@ async def print_events(run: Run) -> None:
 
 
 async def print_frames(run: Run) -> None:
-    from shoal.app.picture.following import Followed
+    from shoal.app.outside.following import Followed
     from shoal.wire.content import dump
 
     async with Followed(run, SystemClock()) as followed:
@@ -112,7 +112,7 @@ async def print_frames(run: Run) -> None:
 
 
 async def _tell(run: Run) -> None:
-    from shoal.app.watching import watch
+    from shoal.app.outside.watching import watch
 
     screen, clock = screen_for(sys.stdout), SystemClock()
     onlooker = _Onlooker(screen, clock, live=run.is_live)

@@ -42,7 +42,7 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         from shoal.core.errors import MissingExtra
 
         raise MissingExtra("The web view", "web")
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.surfaces.web.server import Place, is_loopback
 
     if token is None and not is_loopback(host):

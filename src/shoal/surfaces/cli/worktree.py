@@ -151,8 +151,8 @@ def reap(*, as_json: bool) -> int:
 
 
 def _with(work: Callable[[Worktrees], Awaitable[Result]]) -> Result:
-    from shoal.app.settings import home_directory
-    from shoal.app.worktrees import worktrees_of
+    from shoal.app.quarters.worktrees import worktrees_of
+    from shoal.app.settings.settings import home_directory
     from shoal.core.clock import SystemClock
 
     async def run() -> Result:

@@ -11,10 +11,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 import shoal
-from shoal.app.background_runs import BackgroundRuns
-from shoal.app.guest import Guest, Letter, Seat
-from shoal.app.guest_tasks import GuestTasks, Wish, task_data
-from shoal.app.record import AgentsRecord
+from shoal.app.outside.background_runs import BackgroundRuns
+from shoal.app.teams.guest import Guest, Letter, Seat
+from shoal.app.teams.guest_tasks import GuestTasks, Wish, task_data
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.backends import Papers
 from shoal.core.errors import AgentRefused, ShoalError
 from shoal.core.ids import AgentId

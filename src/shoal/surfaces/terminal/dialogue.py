@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from shoal.app.commanding import Invocation, names_command
 from shoal.app.picture.standing import Standings
+from shoal.app.session.commanding import Invocation, names_command
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD
@@ -22,8 +22,8 @@ from shoal.surfaces.terminal.paint import RED, YELLOW, cut
 from shoal.surfaces.terminal.slash_team import Addressee, addressed, mistyped
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
-    from shoal.app.turn import Turn
+    from shoal.app.session.session import Session
+    from shoal.app.session.turn import Turn
 
 AGAIN = 2.0
 """Seconds within which a second Ctrl-C ends the program."""

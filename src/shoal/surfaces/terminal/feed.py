@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shoal.core.events import Finished
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.core.events import Event
 
 

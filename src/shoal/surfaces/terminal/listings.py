@@ -14,9 +14,9 @@ from shoal.core.wording import clean, one_line
 from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut, painted
 
 if TYPE_CHECKING:
-    from shoal.app.hooks_view import HookShown
-    from shoal.app.machine import Fact
-    from shoal.app.permissions_view import RuleShown, View
+    from shoal.app.quarters.machine import Fact
+    from shoal.app.views.hooks import HookShown
+    from shoal.app.views.permissions import RuleShown, View
     from shoal.stores.files.sessions import Glance
     from shoal.workspaces.checkpoints import UndoReport
 
@@ -41,7 +41,7 @@ def session_lines(sessions: Sequence[Glance]) -> Iterator[str]:
 
 
 def recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[Glance, ...]:
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.stores.files.sessions import list_sessions
 
     return list_sessions(home_directory(), None if everywhere else str(Path.cwd()), limit=limit)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from shoal.app.options import Options
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.core.agents import Glimpse
     from shoal.surfaces.terminal.dialogue import Dialogue
     from shoal.surfaces.terminal.screen import Screen
@@ -33,7 +33,7 @@ async def sittings(
     `prepare` gives the first prompt once the session is open. `sit` shows a session that is open, `leave`
     tells of one that ends, and of its agents that were stopped.
     """
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
     options = structs.replace(options, attended=True)
     while True:

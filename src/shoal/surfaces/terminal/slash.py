@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.app.commanding import Invocation
+from shoal.app.session.commanding import Invocation
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.skills import Skill, TypedPrompt
 from shoal.core.wording import count, dollars, one_line
@@ -17,7 +17,7 @@ from shoal.surfaces.terminal.listings import hook_lines, undone_lines
 from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.surfaces.terminal.dialogue import Dialogue
 
 Run = Callable[["Dialogue", str], Coroutine[Any, Any, None]]
@@ -40,7 +40,7 @@ def is_command(text: str) -> bool:
 
 def find(text: str, session: Session) -> Command | Invocation | str:
     """The command, one of the session's own, or what to tell the person."""
-    from shoal.app.commanding import typed
+    from shoal.app.session.commanding import typed
 
     word = text.split(maxsplit=1)[0]
     by_name = {command.name: command for command in COMMANDS}
@@ -118,7 +118,7 @@ async def _compact(talk: Dialogue, wish: str) -> None:
 
 
 async def _notes(talk: Dialogue, word: str) -> None:
-    from shoal.app.session_memory import SessionMemory
+    from shoal.app.basis.session_memory import SessionMemory
 
     memory = talk.session.agent.remember
     if not isinstance(memory, SessionMemory):
@@ -182,7 +182,7 @@ async def _memory(talk: Dialogue, _: str) -> None:
 
 
 async def _hooks(talk: Dialogue, _: str) -> None:
-    from shoal.app.hooks_view import rows_of, seen_in
+    from shoal.app.views.hooks import rows_of, seen_in
 
     parts = talk.session.parts
     shared = rows_of(hook for hooks in parts.hooks.by_event.values() for hook in hooks)

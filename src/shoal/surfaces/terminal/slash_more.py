@@ -70,7 +70,7 @@ async def team(talk: Dialogue, _: str) -> None:
 
 async def permissions(talk: Dialogue, mode: str) -> None:
     """Which rules hold; with a mode's name, that mode from now on."""
-    from shoal.app.permissions_view import session_view
+    from shoal.app.views.permissions import session_view
     from shoal.core.permissions import Mode
 
     if mode:
@@ -87,7 +87,7 @@ async def permissions(talk: Dialogue, mode: str) -> None:
 
 
 async def doctor(talk: Dialogue, _: str) -> None:
-    from shoal.app.doctor import examine
+    from shoal.app.doctor.doctor import examine
 
     cwd = talk.session.parts.workspace.root
     facts = await asyncio.to_thread(examine, os.environ, cwd)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.app.delegating import is_delegating
+from shoal.app.session.delegating import is_delegating
 from shoal.core.errors import AgentRefused
 from shoal.runs.roll import LEAD_NAMES
 from shoal.surfaces.terminal.paint import YELLOW
 from shoal.surfaces.terminal.sentences import named
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.surfaces.terminal.dialogue import Dialogue
 
 

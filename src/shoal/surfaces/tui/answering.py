@@ -26,8 +26,8 @@ from shoal.surfaces.tui.panels.cells import ASKS, colour_of, line
 from shoal.surfaces.tui.panels.panel import Panel, tell
 
 if TYPE_CHECKING:
-    from shoal.app.helm import Helm
     from shoal.app.picture.picture import Picture
+    from shoal.app.session.helm import Helm
 
 QUIET = 0.6
 """Seconds without a key that a screen which nobody called waits before it takes any."""

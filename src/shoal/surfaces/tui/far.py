@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from shoal.app.helm import FarHelm
+from shoal.app.outside.watching import Run, Sighting, began_in, watch
 from shoal.app.picture.picture import Picture
-from shoal.app.watching import Run, Sighting, began_in, watch
+from shoal.app.session.helm import FarHelm
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event

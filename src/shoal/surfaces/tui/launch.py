@@ -23,8 +23,8 @@ from shoal.surfaces.tui.own import OwnSeat
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
-    from shoal.app.session import Session
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
+    from shoal.app.session.session import Session
     from shoal.core.agents import Glimpse
     from shoal.surfaces.terminal.sittings import Prepare
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.app.delegating import is_delegating
-from shoal.app.helm import OwnHelm
 from shoal.app.picture.picture import Picture, drawn
+from shoal.app.session.delegating import is_delegating
+from shoal.app.session.helm import OwnHelm
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
 from shoal.core.ids import LEAD, AgentId
@@ -29,7 +29,7 @@ from shoal.surfaces.tui.stage import Stage
 from shoal.wire.control import Interrupt
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 
 class Line(Protocol):

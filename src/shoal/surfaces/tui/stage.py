@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.app.conversations import conversation_path
-from shoal.app.helm import Helm
+from shoal.app.outside.conversations import conversation_path
 from shoal.app.picture.picture import Picture
+from shoal.app.session.helm import Helm
 from shoal.core.clock import Clock
 from shoal.core.events import (
     AgentEnded,

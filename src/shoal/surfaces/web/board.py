@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.app.board_orders import add_task, change_task
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
+from shoal.app.teams.board_orders import add_task, change_task
 from shoal.core.names import PERSON, AgentName, agent_name, name_from, task_id
 from shoal.core.tasks import RANK, Change, Draft, Task
 from shoal.surfaces.web.replies import Refused, body_of, json_reply, word_in

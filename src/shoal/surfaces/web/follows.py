@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from shoal.app.picture.following import Followed
-from shoal.app.watching import Run
+from shoal.app.outside.following import Followed
+from shoal.app.outside.watching import Run
 from shoal.core.clock import Clock
 from shoal.core.ids import SessionId
 

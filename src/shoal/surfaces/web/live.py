@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
 from shoal.core.events import Discarded, Event, Heard, ToolProgress

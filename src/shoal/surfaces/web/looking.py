@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.app.picture.following import Followed
+from shoal.app.outside.following import Followed
+from shoal.app.outside.watching import Run
 from shoal.app.picture.mail_words import mail_words
-from shoal.app.watching import Run
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import agent_name, team_name

@@ -11,9 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shoal.app.conversations import conversation_path
+from shoal.app.outside.conversations import conversation_path
+from shoal.app.outside.watching import Run
 from shoal.app.picture.picture import drawn
-from shoal.app.watching import Run
 from shoal.core.entries import Compacted, Rewound, Said
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.secrets import Secrets

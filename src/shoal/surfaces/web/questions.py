@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.ids import SessionId
 from shoal.core.questions import Question
 from shoal.stores.files.questions import Questions

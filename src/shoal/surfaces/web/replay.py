@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from shoal.app.outside.watching import Run
 from shoal.app.picture.picture import Picture
 from shoal.app.picture.rows import Frame
-from shoal.app.watching import Run
 from shoal.stores.files.journal import read_journal
 
 _CHUNK = 1 << 20

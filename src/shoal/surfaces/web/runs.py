@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.places import checked

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Self
 
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import Clock
 from shoal.core.ids import Ids
 from shoal.surfaces.web.follows import Follows

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shoal.app.helm import FarHelm
-from shoal.app.watching import Run
+from shoal.app.outside.watching import Run
+from shoal.app.session.helm import FarHelm
 from shoal.core.ids import LEAD
 from shoal.core.permissions import Mode
 from shoal.core.questions import Answer, Approved, Denied

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.app.conversations import conversation_path
-from shoal.app.watching import Run
+from shoal.app.outside.conversations import conversation_path
+from shoal.app.outside.watching import Run
 from shoal.core.entries import Compacted, Rewound, Said
 from shoal.core.ids import LEAD, AgentId
 from shoal.surfaces.web.blocks import entry_shown

@@ -8,7 +8,7 @@ import signal
 
 from msgspec import Struct
 
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.events import Event, RequestSent, ToolFinished
 from shoal.surfaces.cli.demo.voices import Voices
 from shoal.surfaces.cli.plain.asking import Asking

@@ -24,7 +24,7 @@ class AgentsDemo:
     async def run(self, signals: Signals) -> int:
         from shoal.app.demo.harbour import TASK, lay_out, put_under_git
         from shoal.app.demo.stage import prepare, stage
-        from shoal.app.session import Session
+        from shoal.app.session.session import Session
         from shoal.stores.files.places import journal_path, transcript_path
         from shoal.surfaces.cli.demo.agents_show import Show
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.picture.standing import Standing, Standings
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.agents import Completion
 from shoal.core.events import (
     AgentEnded,

@@ -46,7 +46,7 @@ def introduce(screen: Screen, task: str, unguarded: str) -> None:
 
 async def merge_all(screen: Screen, project: Path, home: Path, *, pause: float) -> None:
     """As the person would: what agents did in worktrees comes back only when somebody says so."""
-    from shoal.app.worktrees import worktrees_of
+    from shoal.app.quarters.worktrees import worktrees_of
     from shoal.core.clock import SystemClock
     from shoal.core.errors import WorktreeError
 

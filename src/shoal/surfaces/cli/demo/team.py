@@ -19,7 +19,7 @@ class TeamDemo:
         from shoal.app.demo.harbour import TASK, lay_out, put_under_git
         from shoal.app.demo.stage import prepare
         from shoal.app.demo.team_stage import CALLS_BEFORE, KILLED, team_options, write_mind
-        from shoal.app.session import Session
+        from shoal.app.session.session import Session
         from shoal.stores.files.places import journal_path
         from shoal.surfaces.cli.demo.acts import Target
         from shoal.surfaces.cli.demo.team_show import TeamShow

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.bodies import Body
 from shoal.core.clock import Clock
 from shoal.core.errors import NoSuchInbox

@@ -10,7 +10,7 @@ from textwrap import wrap
 from msgspec import Struct
 
 from shoal.app.picture.standing import Standing, Standings
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.events import AgentEnded, AgentStarted, Event, Finished, Noted, ToolFinished, ToolStarted
 from shoal.core.ids import LEAD
 from shoal.core.names import AgentName

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from shoal.app.definitions.own_documents import documents_directory
 from shoal.app.demo.tutorial_project import SCRIPT, make
-from shoal.app.own_documents import documents_directory
 
 DIRECTORY = "shoal-tutorial"
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import shoal
-from shoal.app.definitions import given_definitions
+from shoal.app.definitions.definitions import given_definitions
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.mcp import ServerStanding
@@ -23,7 +23,7 @@ from shoal.wire.stream_json import Control, refused
 from shoal.wire.stream_opening import Wishes, wishes_in
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 OPENED_WITHIN = 30.0
 """Seconds for all servers of the program together; it waits for twice as long to be answered."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.agent.agent import BYTES_PER_TOKEN, weight
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
     from shoal.core.requests import ToolSchema
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from shoal.app.commanding import names_command
-from shoal.app.session import Session
+from shoal.app.session.commanding import names_command
+from shoal.app.session.session import Session
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantSaid, Event, RequestSent
 from shoal.core.ids import LEAD

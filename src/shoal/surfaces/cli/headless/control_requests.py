@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
-from shoal.app.adjusting import rewind_files, set_thinking
-from shoal.app.session import Session
+from shoal.app.session.adjusting import rewind_files, set_thinking
+from shoal.app.session.session import Session
 from shoal.core.decisions import Mode
 from shoal.core.definitions import INHERIT, Definition
 from shoal.core.skills import Skill, TypedPrompt

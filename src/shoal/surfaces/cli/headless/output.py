@@ -33,7 +33,7 @@ from shoal.wire.content import dump
 from shoal.wire.stream_partial import PartialMessage
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.app.session import Session
+from shoal.app.session.session import Session
 from shoal.core.errors import ShoalError
 from shoal.core.ids import LEAD
 from shoal.core.questions import (

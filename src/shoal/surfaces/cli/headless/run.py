@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from shoal.app.commanding import understood
 from shoal.app.options import Options
 from shoal.app.picture.standing import Standings
-from shoal.app.session import Session
-from shoal.app.turn import Turn
+from shoal.app.session.commanding import understood
+from shoal.app.session.session import Session
+from shoal.app.session.turn import Turn
 from shoal.core.agents import Glimpse
 from shoal.core.errors import BadDefinition, ShoalError, UnknownSkill
 from shoal.core.events import Answered, Asked, EndReason, Event, Finished, WorkKept

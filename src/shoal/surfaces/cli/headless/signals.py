@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shoal.surfaces.cli import exits
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

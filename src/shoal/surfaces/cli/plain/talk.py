@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shoal.app.delegating import is_delegating
 from shoal.app.picture.standing import Standings
+from shoal.app.session.delegating import is_delegating
 from shoal.core.errors import ShoalError
 from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageAdded
 from shoal.core.ids import LEAD, AgentId, EntryId
@@ -35,7 +35,7 @@ from shoal.surfaces.terminal.screen import Screen
 from shoal.surfaces.terminal.slash_team import addressed, mistyped
 
 if TYPE_CHECKING:
-    from shoal.app.session import Session
+    from shoal.app.session.session import Session
 
 
 class Talk(Dialogue):

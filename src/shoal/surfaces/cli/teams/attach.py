@@ -16,7 +16,7 @@ from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.teams.view import run_of, team_running
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.roster import Team
 
 _OWN_SERVER = ("-L", "shoal")

@@ -40,7 +40,7 @@ from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, RED, YELLOW, cut
 from shoal.surfaces.terminal.screen import LiveScreen, Screen, screen_for
 
 if TYPE_CHECKING:
-    from shoal.app.watching import Run, Sighting
+    from shoal.app.outside.watching import Run, Sighting
     from shoal.core.roster import Team
 
 RECALLED = 200
@@ -94,7 +94,7 @@ class _Attached:
         return self._status
 
     async def _follow(self) -> None:
-        from shoal.app.watching import watch
+        from shoal.app.outside.watching import watch
         from shoal.stores.files.journal import read_journal
 
         self._prompt.status(self._rows)
@@ -185,7 +185,7 @@ class _Attached:
     async def _say(self, text: str) -> None:
         import click
 
-        from shoal.app.watching import demand
+        from shoal.app.outside.watching import demand
         from shoal.surfaces.cli.teams.live import members_meant
         from shoal.wire.control import Send
 
@@ -205,7 +205,7 @@ class _Attached:
 
     async def _roster(self) -> Team:
         """As it is now: members come and go."""
-        from shoal.app.record import AgentsRecord
+        from shoal.app.teams.record import AgentsRecord
         from shoal.core.ids import Ids
 
         record = AgentsRecord(self._run.home, clock=self._clock, ids=Ids())

@@ -33,7 +33,7 @@ from shoal.surfaces.terminal.paint import (
 )
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.roster import Team
     from shoal.surfaces.cli.teams.view import MemberView, TeamView
 

@@ -18,8 +18,8 @@ from shoal.surfaces.cli.record import with_record
 from shoal.surfaces.cli.teams.view import facts, team_named, view_of
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
-    from shoal.app.team_export import Export
+    from shoal.app.teams.export import Export
+    from shoal.app.teams.record import AgentsRecord
     from shoal.surfaces.cli.teams.view import TeamView
 
 
@@ -36,8 +36,8 @@ def export(*, name: str | None, output: Path | None, form: str, as_json: bool) -
 
     It works for a team that runs, has ended or whose lead died, and changes nothing.
     """
-    from shoal.app.settings import home_directory
-    from shoal.app.team_export import exported
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.teams.export import exported
 
     async def work(record: AgentsRecord) -> tuple[TeamView, Export]:
         team = await team_named(record, name)
@@ -62,7 +62,7 @@ def export(*, name: str | None, output: Path | None, form: str, as_json: bool) -
 
 
 def _json(view: TeamView, found: Export) -> str:
-    from shoal.app.team_export import as_data
+    from shoal.app.teams.export import as_data
     from shoal.wire.content import dump
 
     return dump({"standing": facts(view), **as_data(found)}).decode() + "\n"

@@ -17,8 +17,8 @@ from shoal.surfaces.cli.run_flags import RUN_FLAGS, run_with
 from shoal.surfaces.cli.teams.view import only_running, run_of, team_named, team_running
 
 if TYPE_CHECKING:
-    from shoal.app.record import AgentsRecord
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.names import AgentName
     from shoal.core.roster import Team
 
@@ -83,7 +83,7 @@ def members_meant(team: Team, member: str) -> list[AgentName]:
 
 async def say(record: AgentsRecord, team: Team, to: AgentName, text: str) -> dict[str, Any]:
     """Through the run where there is one: it, and not the text, says that a person speaks."""
-    from shoal.app.watching import demand
+    from shoal.app.outside.watching import demand
     from shoal.core.clock import SystemClock, iso
     from shoal.core.envelopes import enveloped
     from shoal.core.ids import Ids
@@ -147,7 +147,7 @@ async def _which(record: AgentsRecord, words: tuple[str, ...]) -> tuple[str | No
 
 
 async def _stop_one(run: Run, member: AgentName, *, now: bool) -> str:
-    from shoal.app.watching import demand
+    from shoal.app.outside.watching import demand
     from shoal.core.names import LEAD_NAME
     from shoal.wire.control import ShutDown, StopTask
 
@@ -164,8 +164,8 @@ def _say_that_it_takes_time(whom: str) -> None:
 
 
 async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
-    from shoal.app.ending import end_run
-    from shoal.app.watching import demand
+    from shoal.app.outside.ending import end_run
+    from shoal.app.outside.watching import demand
     from shoal.core.errors import ShoalError
     from shoal.core.names import LEAD_NAME
     from shoal.wire.control import ShutDown
@@ -188,7 +188,7 @@ async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
 
 
 async def _until_gone(run: Run) -> None:
-    from shoal.app.watching import watch
+    from shoal.app.outside.watching import watch
     from shoal.core.clock import SystemClock
     from shoal.core.errors import StoreError
 
@@ -251,7 +251,7 @@ def _go_where_it_worked(team: Team) -> None:
 
 def _model_of(team: Team, run: Run) -> str | None:
     """The one that its lead was started with, where a flag named it."""
-    from shoal.app.watching import model_named
+    from shoal.app.outside.watching import model_named
     from shoal.surfaces.terminal.sentences import say as tell
 
     name = model_named(run)

@@ -18,8 +18,8 @@ from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, has_colours, painte
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
-    from shoal.app.session import Session
-    from shoal.app.team_templates import Standing
+    from shoal.app.session.session import Session
+    from shoal.app.teams.templates import Standing
     from shoal.core.templates import Role, Template
 
 
@@ -68,8 +68,8 @@ start = click.Command(
 
 def template_named(name: str) -> Template:
     """By name, or by the path of a file."""
-    from shoal.app.settings import home_directory
-    from shoal.app.team_templates import SUFFIXES, read_file, templates_for
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.teams.templates import SUFFIXES, read_file, templates_for
     from shoal.core.errors import BadTemplate
 
     path = Path(name)
@@ -94,10 +94,10 @@ def _goal(template: Template, given: str | None) -> str:
 
 def _check(template: Template, given: dict[str, Any]) -> None:
     """Before anything is started: that its agents exist, and that it takes no more than is allowed."""
-    from shoal.app import permissions_view
-    from shoal.app.definitions import definitions_for, given_definitions
-    from shoal.app.plugins import plugins_for
-    from shoal.app.team_templates import checked
+    from shoal.app.definitions.definitions import definitions_for, given_definitions
+    from shoal.app.definitions.plugins import plugins_for
+    from shoal.app.teams.templates import checked
+    from shoal.app.views import permissions as permissions_view
 
     cwd = Path.cwd()
     settings = permissions_view.load(cwd, given=given["settings"])
@@ -118,7 +118,7 @@ def _check(template: Template, given: dict[str, Any]) -> None:
 
 def _allowed(given: dict[str, Any], mode: Any, own: Any) -> Standing:
     """A person's flag stands above what the settings say."""
-    from shoal.app.team_templates import Standing
+    from shoal.app.teams.templates import Standing
 
     if given["skip_permissions"]:
         mode = "bypassPermissions"
@@ -147,7 +147,7 @@ def _bounded(options: Options, template: Template) -> Options:
 
 def _preparing(template: Template, goal: str, name: str | None) -> Callable[[Session], Awaitable[str]]:
     async def prepare(session: Session) -> str:
-        from shoal.app.team_start import start_team
+        from shoal.app.session.team_start import start_team
 
         started = await start_team(session, template, goal, name=name or "")
         session.note(f"The team {started.name} is made: {', '.join(each.name for each in started.members)}.")
@@ -157,7 +157,7 @@ def _preparing(template: Template, goal: str, name: str | None) -> Callable[[Ses
 
 
 def _show_plan(template: Template, goal: str, name: str, given: dict[str, Any], *, as_json: bool) -> None:
-    from shoal.app.team_start import first_prompt, planned_tasks
+    from shoal.app.session.team_start import first_prompt, planned_tasks
 
     filled = template.filled(goal)
     tasks = planned_tasks(filled)

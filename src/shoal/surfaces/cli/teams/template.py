@@ -14,7 +14,7 @@ from shoal.surfaces.cli.printing import Cell, debug_option, json_option, print_f
 from shoal.surfaces.terminal.paint import CYAN, DIM, RED
 
 if TYPE_CHECKING:
-    from shoal.app.team_templates import Found, Templates
+    from shoal.app.teams.templates import Found, Templates
     from shoal.core.templates import Flaw, Template
 
 _NEW = """\
@@ -123,7 +123,7 @@ def show(*, name: str, as_json: bool) -> int:
 @debug_option
 def validate(*, paths: Sequence[Path], as_json: bool) -> int:
     """Check templates: these files, or all that are found from here. Exit code 1 where one cannot be used."""
-    from shoal.app.team_templates import read_file
+    from shoal.app.teams.templates import read_file
 
     for path in paths:
         if not path.is_file():
@@ -148,7 +148,7 @@ def validate(*, paths: Sequence[Path], as_json: bool) -> int:
 @debug_option
 def new(*, name: str, user: bool, as_json: bool) -> int:
     """Write the file of a new template, with every field explained, for you to change."""
-    from shoal.app.settings import home_directory
+    from shoal.app.settings.settings import home_directory
     from shoal.core.names import team_name
     from shoal.surfaces.cli.new_files import write_new
 
@@ -164,17 +164,17 @@ def new(*, name: str, user: bool, as_json: bool) -> int:
 
 
 def _found() -> Templates:
-    from shoal.app.settings import home_directory
-    from shoal.app.team_templates import templates_for
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.teams.templates import templates_for
 
     return templates_for(cwd=Path.cwd(), home=home_directory())
 
 
 def _flaw(found: Found) -> Flaw | None:
     """In its file, or in that it names an agent nobody has."""
-    from shoal.app.definitions import definitions_for
-    from shoal.app.settings import home_directory
-    from shoal.app.team_templates import checked
+    from shoal.app.definitions.definitions import definitions_for
+    from shoal.app.settings.settings import home_directory
+    from shoal.app.teams.templates import checked
     from shoal.core.errors import BadTemplate
 
     if found.template is None:

@@ -10,9 +10,9 @@ from msgspec import Struct
 from shoal.surfaces.cli.record import chosen_team
 
 if TYPE_CHECKING:
+    from shoal.app.outside.watching import Run
     from shoal.app.picture.standing import Standing, Standings
-    from shoal.app.record import AgentsRecord
-    from shoal.app.watching import Run
+    from shoal.app.teams.record import AgentsRecord
     from shoal.core.questions import Question
     from shoal.core.roster import Member, Team
     from shoal.core.tasks import Task
@@ -111,8 +111,8 @@ async def view_of(record: AgentsRecord, team: Team) -> TeamView:
 
 
 def run_of(team: Team) -> Run:
-    from shoal.app.settings import home_directory
-    from shoal.app.watching import Run
+    from shoal.app.outside.watching import Run
+    from shoal.app.settings.settings import home_directory
     from shoal.core.ids import SessionId
 
     return Run(session=SessionId(team.lead_session_id), home=home_directory())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.app.board_orders import add_task, change_task
 from shoal.app.picture.rows import TaskRow
-from shoal.app.record import AgentsRecord
+from shoal.app.teams.board_orders import add_task, change_task
+from shoal.app.teams.record import AgentsRecord
 from shoal.core.names import LEAD_NAME, PERSON, agent_name, task_id
 from shoal.core.tasks import RANK, Change, Draft, Task
 

@@ -18,9 +18,9 @@ from shoal.core.errors import ShoalError
 from shoal.core.wording import clean
 
 if TYPE_CHECKING:
-    from shoal.app.helm import Helm
     from shoal.app.picture.picture import Picture
-    from shoal.app.record import AgentsRecord
+    from shoal.app.session.helm import Helm
+    from shoal.app.teams.record import AgentsRecord
     from shoal.wire.control import Command
 
 PACE = 0.1
@@ -143,7 +143,7 @@ class Panel(Vertical):
     def record(self) -> AgentsRecord:
         """The boards and mailboxes of the run's home."""
         if self._record is None:
-            from shoal.app.record import AgentsRecord
+            from shoal.app.teams.record import AgentsRecord
             from shoal.core.ids import Ids
 
             self._record = AgentsRecord(

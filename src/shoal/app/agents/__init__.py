@@ -1,0 +1,1 @@
+"""How the agents of a session are made and led: their orders, outfits and seats, and where teammates run."""

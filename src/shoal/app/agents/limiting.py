@@ -1,0 +1,42 @@
+"""What an order for an agent takes from what its definition gives it, and what it lends it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shoal.app.skills.invoking import Preloaded
+from shoal.core.agents import Order
+from shoal.core.definitions import Definition, Source, Toolset, tool_names
+from shoal.core.errors import AgentRefused
+from shoal.policy.permissions import RulePermissions
+from shoal.policy.restriction import Narrowed
+from shoal.policy.rules import parse_rule
+
+
+def limited(toolset: Toolset, order: Order) -> Toolset:
+    """The tools of the definition, less those that the order does not name. Raises `AgentRefused`."""
+    if not order.only_tools:
+        return toolset
+    wanted = tool_names(
+        Definition(name="", description="", prompt="", source=Source(kind="builtin"), tools=order.only_tools),
+        toolset.names,
+    )
+    if wanted.missing:
+        raise AgentRefused(
+            f"{order.description} is not started: it allows tools that its agent does not have here: "
+            f"{', '.join(wanted.missing)}. Take them out of its allowed-tools, or name another agent."
+        )
+    return replace(toolset, names=wanted.names)
+
+
+def narrowing(order: Order | None) -> Narrowed | None:
+    """So that whoever it starts has no more either."""
+    return Narrowed(only=(order.only_tools,)) if order is not None and order.only_tools else None
+
+
+def lend(permissions: RulePermissions, order: Order | None, known: Preloaded) -> None:
+    """For as long as it works; one that is resumed has to ask."""
+    for directory in known.directories:
+        permissions.open_for_reading(directory)
+    if order is not None and order.lent:
+        permissions.lend((parse_rule(entry, order.description) for entry in order.lent), lasting=True)

@@ -1,0 +1,48 @@
+"""Coordinator mode: the lead starts, tells and stops agents, and touches nothing itself."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from shoal.app.basis.toolbox import left_of, only
+from shoal.app.options import Options
+from shoal.app.settings.settings import Settings
+from shoal.core.errors import SettingsError
+from shoal.core.tools import Tool
+from shoal.tools.structured import STRUCTURED_OUTPUT
+
+COORDINATOR_TOOLS = frozenset(
+    {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "TeamCreate", "TeamDelete"}
+    | {"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion"}
+    | {STRUCTURED_OUTPUT}
+)
+
+
+def coordinates(options: Options, settings: Settings) -> bool:
+    """Whether the lead is a coordinator. Raises `SettingsError` where it could be none."""
+    wanted = settings.own.coordinator if options.coordinator is None else options.coordinator
+    if wanted:
+        need_background(settings, "A coordinator's agents all run in the background")
+    return wanted
+
+
+def need_background(settings: Settings, why: str) -> None:
+    """Raises `SettingsError` where agents may not run there."""
+    if not settings.own.background_agents:
+        raise SettingsError(
+            f"{why}, and the setting shoal.background_agents "
+            f"({settings.origin('shoal.background_agents')}) forbids that. Change one of them."
+        )
+
+
+def tools_of_lead(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
+    """Raises `SettingsError` for a name that no tool has."""
+    given = left_of(only(tools, options.available_tools), options.disallowed_tools)
+    return {name: tool for name, tool in given.items() if not coordinator or name in COORDINATOR_TOOLS}
+
+
+def prompt_of_lead(options: Options, *, coordinator: bool) -> str | None:
+    """What stands in place of the usual prompt, if anything does."""
+    if options.system_prompt is not None or not coordinator:
+        return options.system_prompt
+    return (files("shoal.agent") / "prompts" / "coordinator.md").read_text("utf-8")

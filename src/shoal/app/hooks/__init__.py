@@ -1,0 +1,1 @@
+"""Hooks: where they come from, and how agents get them."""

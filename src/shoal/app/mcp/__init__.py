@@ -1,0 +1,1 @@
+"""The MCP servers of a session, and what they offer and push."""

@@ -1,0 +1,1 @@
+"""Runs looked on at, steered and ended from other processes."""

@@ -1,0 +1,246 @@
+"""Sessions and teammates as processes of their own, which go on when whoever started them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from shoal.app.outside.watching import Run, find_run
+from shoal.core.clock import Clock
+from shoal.core.decisions import Mode
+from shoal.core.errors import AgentRefused, NoSuchSession
+from shoal.core.events import Asked, Event, TurnEnded
+from shoal.core.ids import Ids, SessionId
+from shoal.stores.files.journal import read_journal
+from shoal.stores.files.places import make_private
+
+_TAIL = 2_000
+_LOOK = 0.2
+
+
+class RunFlags(Struct, frozen=True, kw_only=True):
+    """What a person allows every run that is started here; no program that asks for one can widen it."""
+
+    model: str | None = None
+    mode: Mode | None = None
+    allowed: tuple[str, ...] = ()
+    disallowed: tuple[str, ...] = ()
+    skip_permissions: bool = False
+    max_budget_usd: float | None = None
+    settings: str | None = None
+    plugin_dirs: tuple[Path, ...] = ()
+    most: int = 8
+    """Runs at once."""
+
+    def words(self, max_budget_usd: float | None = None) -> list[str]:
+        budgets = [each for each in (max_budget_usd, self.max_budget_usd) if each is not None]
+        words: list[str] = []
+        words += ["--model", self.model] if self.model else []
+        words += ["--permission-mode", self.mode] if self.mode else []
+        words += ["--dangerously-skip-permissions"] if self.skip_permissions else []
+        words += [word for rule in self.allowed for word in ("--allowedTools", rule)]
+        words += [word for rule in self.disallowed for word in ("--disallowedTools", rule)]
+        words += ["--max-budget-usd", str(min(budgets))] if budgets else []
+        words += ["--settings", self.settings] if self.settings else []
+        words += [word for place in self.plugin_dirs for word in ("--plugin-dir", str(place))]
+        return words
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How a run stands, for who started it."""
+
+    id: str
+    state: str
+    """`running`, `done`, `failed` or `died`."""
+    exit_code: int | None = None
+    turns: int = 0
+    asks: int = 0
+    """Questions that it asked and that may wait for a person."""
+    detail: str = ""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of a run so far."""
+
+    id: str
+    state: str
+    text: str = ""
+    cost_usd: float | None = None
+    detail: str = ""
+
+
+class BackgroundRuns:
+    """`directory` keeps what each writes."""
+
+    def __init__(
+        self, home: Path, directory: Path, *, cwd: Path, flags: RunFlags, ids: Ids, clock: Clock
+    ) -> None:
+        self._home = home
+        self._directory = directory
+        self.cwd = cwd
+        self.flags = flags
+        self._ids = ids
+        self._clock = clock
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, prompt: str, *, max_budget_usd: float | None = None) -> str:
+        """A session that works on the prompt; its id."""
+        words = ["-p", "--output-format", "json", *self.flags.words(max_budget_usd)]
+        return self._session(words, prompt)
+
+    def start_team(self, template: str, goal: str, *, max_budget_usd: float | None = None) -> str:
+        """A session that leads a team made from a template; its id."""
+        words = ["team", "start", template, "-", "-p", "--output-format", "json"]
+        return self._session([*words, *self.flags.words(max_budget_usd)], goal)
+
+    def start_member(self, id_: str, words: Sequence[str]) -> None:
+        self._begin(id_, words, "")
+
+    def is_running(self, id_: str) -> bool | None:
+        """None for one that was never started so."""
+        process = self._processes.get(id_)
+        return _held(self._file(id_, "out")) if process is None else process.poll() is None
+
+    def wrote(self, id_: str) -> str:
+        """The end of what it said on standard error."""
+        try:
+            return self._file(id_, "err").read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
+        except OSError:
+            return ""
+
+    def exit_code(self, id_: str) -> int | None:
+        process = self._processes.get(id_)
+        return None if process is None else process.poll()
+
+    def status(self, id_: str) -> Standing:
+        """Raises `NoSuchSession`."""
+        ours, run = self.is_running(id_), self._found(id_)
+        live = ours if ours is not None else run is not None and run.is_live
+        turns = asks = 0
+        detail = ""
+        for recorded in () if run is None else read_journal(run.journal):
+            match recorded.event:
+                case TurnEnded(reason=reason):
+                    turns, detail = turns + 1, f"the last turn ended: {reason}"
+                case Asked():
+                    asks += 1
+                case Event():
+                    continue
+        code = self.exit_code(id_)
+        state = "running" if live else self._ended(id_, code)
+        if state in ("failed", "died"):
+            detail = self.wrote(id_) or detail
+        return Standing(id=id_, state=state, exit_code=code, turns=turns, asks=asks, detail=detail)
+
+    async def result(self, id_: str, *, wait: float) -> Outcome:
+        """What came of it, waiting for its end for so many seconds. Raises `NoSuchSession`."""
+        if wait > 0:
+            await self._over(id_, wait)
+        standing = self.status(id_)
+        if standing.state == "running":
+            return Outcome(id=id_, state="running", detail="It is still at work. Ask again later.")
+        found = self._printed(id_)
+        text = found.get("result")
+        cost = found.get("total_cost_usd")
+        return Outcome(
+            id=id_,
+            state=standing.state,
+            text=text if isinstance(text, str) else "",
+            cost_usd=cost if isinstance(cost, int | float) else None,
+            detail=standing.detail if standing.state != "done" else "",
+        )
+
+    async def _over(self, id_: str, wait: float) -> None:
+        process = self._processes.get(id_)
+        if process is not None:
+            await asyncio.to_thread(_wait, process, wait)
+            return
+        with suppress(TimeoutError):
+            async with self._clock.deadline(wait):
+                while self.is_running(id_):
+                    # Nothing tells of the end of a process that is no child of this one.
+                    await self._clock.sleep(_LOOK)
+
+    def _session(self, words: Sequence[str], prompt: str) -> str:
+        id_ = self._ids.uuid()
+        self._begin(id_, [*words, "--session-id", id_], prompt)
+        return id_
+
+    def _begin(self, id_: str, words: Sequence[str], prompt: str) -> None:
+        busy = sum(process.poll() is None for process in self._processes.values())
+        if busy >= self.flags.most:
+            raise AgentRefused(f"{busy} runs are at work already, and no more are started at once.")
+        make_private(self._directory)
+        self._file(id_, "prompt").write_text(prompt, encoding="utf-8")
+        with (
+            self._file(id_, "prompt").open("rb") as told,
+            self._file(id_, "out").open("wb") as out,
+            self._file(id_, "err").open("wb") as err,
+        ):
+            # It is the child's too, and so held until that has ended, whoever else has.
+            fcntl.flock(out, fcntl.LOCK_EX)
+            self._processes[id_] = subprocess.Popen(
+                [sys.executable, "-m", "shoal", *words],
+                cwd=self.cwd,
+                env=dict(os.environ),
+                stdin=told,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def _found(self, id_: str) -> Run | None:
+        try:
+            return find_run(self._home, id_)
+        except NoSuchSession:
+            if id_ in self._processes or self._file(id_, "out").exists():
+                return None
+            raise
+
+    def _ended(self, id_: str, code: int | None) -> str:
+        if code is not None:
+            return "done" if code == 0 else "failed"
+        found = self._printed(id_)
+        if not found:
+            return "died"
+        return "failed" if found.get("is_error") else "done"
+
+    def _printed(self, id_: str) -> dict[str, Any]:
+        try:
+            found = msgspec.json.decode(self._file(id_, "out").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _file(self, id_: str, ending: str) -> Path:
+        if "/" in id_ or id_.startswith("."):
+            raise NoSuchSession(f"{id_!r} names no run.", path=self._directory)
+        return self._directory / f"{SessionId(id_)}.{ending}"
+
+
+def _held(path: Path) -> bool | None:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return

@@ -1,0 +1,65 @@
+"""Changes that a program makes to a running session beyond its model and its mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shoal.app.basis import undo
+from shoal.core.entries import Said
+from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.transcript import read_line
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+    from shoal.workspaces.checkpoints import UndoReport
+
+
+INTERRUPTED = "it was interrupted by the person; what is said to it now lets it go on"
+
+
+async def interrupt_agent(session: Session, name: str) -> bool:
+    """End what an agent is doing, not the agent; whether it did something. Raises `AgentRefused`.
+
+    A teammate goes idle. An agent for one job ends, and goes on when something is said to it.
+    """
+    if name in LEAD_NAMES:
+        return await session.interrupt()
+    worked = session.parts.teams.interrupt(name)
+    if worked is None:
+        await session.parts.crew.end(name, INTERRUPTED)
+        return True
+    return worked
+
+
+def set_thinking(session: Session, tokens: int | None) -> None:
+    """How far the lead thinks before it answers, from the next request on; None is as settings say."""
+    wanted = session.parts.settings.own.thinking_tokens if tokens is None else tokens
+    session.agent.bounds = replace(session.agent.bounds, thinking_tokens=wanted)
+
+
+async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> UndoReport:
+    """Bring files back to before a turn, and if asked the conversation. Raises `NothingToUndo`."""
+    report = undo.brought_back(session.parts.past, session.agent, turn, conversation=conversation)
+    await session.tell(undo.undone(report, conversation=conversation))
+    return report
+
+
+async def rewind_files(session: Session, said: str) -> UndoReport:
+    """Bring files back to before the turn that something said began. Raises `NothingToUndo`."""
+    if session.parts.past is None:
+        raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
+    return await undo_turn(session, _turn_begun_by(session.parts.past, said))
+
+
+def _turn_begun_by(past: undo.Past, said: str) -> int:
+    turns = {each.after: each.turn for each in past.turns()}
+    for line in past.transcript.read_bytes().split(b"\n"):
+        try:
+            entry = read_line(line).entry
+        except ValueError:
+            continue
+        if isinstance(entry, Said) and entry.id == said and entry.parent in turns:
+            return turns[entry.parent]
+    raise undo.NothingToUndo(f"No turn of this session began with a message of the id {said!r}.")

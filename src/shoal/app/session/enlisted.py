@@ -1,0 +1,48 @@
+"""A member of another program's team: this process is one teammate, and its lead is not one of ours."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from shoal.app.options import Options
+from shoal.app.session.outpost import leave_at
+from shoal.app.session.session import Session
+from shoal.core.agents import Order
+from shoal.core.backends import Papers
+from shoal.runs.endings import Ending
+from shoal.team.outpost import Membership, Outpost
+
+
+def options_of(papers: Papers, cwd: Path | None = None) -> Options:
+    """As its lead wants it; the rest is what is configured here. Its prompt is the first of its inbox."""
+    order = Order(
+        description=f"{papers.name} of the team {papers.team}",
+        prompt="",
+        kind=papers.kind,
+        name=papers.name,
+        model=papers.model,
+    )
+    return Options(
+        cwd=cwd,
+        model=papers.model,
+        mode=papers.mode,
+        skip_permissions=papers.skip_permissions,
+        allowed_tools=papers.allowed,
+        disallowed_tools=papers.disallowed,
+        attended=True,
+        membership=Membership(
+            name=papers.name,
+            team=papers.team,
+            order=order,
+            mode="plan" if papers.plan_mode_required else papers.mode,
+        ),
+    )
+
+
+async def serve(session: Session) -> Ending:
+    """Until its lead has shut it down, or its process is asked to end."""
+    outpost = session.parts.teams
+    assert isinstance(outpost, Outpost)
+    leave_at(outpost, signal.SIGTERM, signal.SIGHUP)
+    return await outpost.serve()

@@ -1,0 +1,67 @@
+"""The process of a teammate: a session that is part of its lead's run, and does one member's work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+from msgspec import Raw
+
+from shoal.app.agents.brief import Brief, unsealed
+from shoal.app.session.session import Session
+from shoal.backends.line import SocketLine
+from shoal.core.clock import SystemClock
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event, Journaled
+from shoal.team.lead_link import LeadLink
+from shoal.team.outpost import Outpost
+from shoal.wire.journal import journal_line
+from shoal.wire.outpost import Refused, Told
+
+TERMINATED = "its process was asked to end"
+
+
+def main(fd: int) -> None:
+    """What a forked process does; `fd` is its line to the lead."""
+    asyncio.run(_work(fd))
+
+
+async def _work(fd: int) -> None:
+    line = SocketLine.inherited(fd)
+    first = await line.receive()
+    if first is None:
+        return
+    brief, clock = unsealed(first), SystemClock()
+    link = LeadLink(line, brief.rules, clock)
+    try:
+        async with Session(brief.options(brief.membership(link), clock)) as session:
+            await _serve(session, brief, link)
+    except ShoalError as error:
+        link.send(Refused(why=str(error)))
+    await line.sent()
+    line.close()
+
+
+async def _serve(session: Session, brief: Brief, link: LeadLink) -> None:
+    outpost, answers = session.parts.teams, session.parts.permissions.answers
+    assert isinstance(outpost, Outpost)
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Journaled):
+            link.send(Told(line=Raw(journal_line(event, clock.now()))))
+
+    clock = session.agent.clock
+    for update in brief.answered:
+        with suppress(ShoalError):
+            answers.add(update)
+    session.watch(tell)
+    leave_at(outpost, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    await outpost.serve()
+
+
+def leave_at(outpost: Outpost, *signals: signal.Signals) -> None:
+    """Let it end so that it can be taken up again, when its process gets one of these."""
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        loop.add_signal_handler(number, lambda: outpost.leave(TERMINATED, stays=True))

@@ -1,0 +1,476 @@
+"""A session: one agent and everything it owns, from the first prompt to the last clean-up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from shoal.agent import compaction
+from shoal.agent.forking import ASIDE, NOTHING, SUGGEST, run_forked_agent
+from shoal.agent.loop import Ended
+from shoal.app.options import Options
+from shoal.app.session import delegating, notifying, telemetry, tidying
+from shoal.app.session.commanding import Invocation
+from shoal.app.session.forming import run_to_form
+from shoal.app.session.stopped import Stopped
+from shoal.app.session.taking_over import take_over
+from shoal.app.session.turn import Turn
+from shoal.app.session.voice import Voice
+from shoal.core.agents import Glimpse, Reached
+from shoal.core.arrivals import Item
+from shoal.core.decisions import Mode
+from shoal.core.errors import ModelError, StoreError
+from shoal.core.events import (
+    PREVIEW,
+    Finished,
+    ItemMode,
+    ModeChanged,
+    Notified,
+    Queued,
+    SessionEnded,
+    SessionStarted,
+    Speaker,
+    TurnEnded,
+    TurnStarted,
+    Withdrawn,
+)
+from shoal.core.groups import leave, outlive_cancel, until_one
+from shoal.core.identity import assume
+from shoal.core.ids import LEAD, AgentId, SessionId
+from shoal.core.messages import Message, user
+from shoal.core.wording import one_line
+from shoal.runs.channel import Channel
+from shoal.runs.roll import LEAD_NAMES
+from shoal.wire.notices import message_from
+
+if TYPE_CHECKING:
+    from shoal.agent.agent import Agent
+    from shoal.app.basis.undo import TurnTaken
+    from shoal.workspaces.checkpoints import UndoReport
+
+GATHERED_WITHIN = 0.05
+"""Seconds between two arrivals that are taken up in one turn."""
+GATHERED_IN_ALL = 0.2
+SESSION_ENDED = "the session ended"
+STOPPED_BY_PERSON = "it was stopped by the person"
+INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
+
+
+class Session(Voice):
+    """Opened with `async with`; leaving it ends everything it started."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self._options = options
+        self._exit = AsyncExitStack()
+        self._running: asyncio.Task[None] | None = None
+        self._interrupted = False
+        self.turn = 0
+        self.stopping = asyncio.Event()
+        """Set when a program asked the run to end; surfaces end it."""
+        self.cut_short: tuple[Glimpse, ...] = ()
+        """Agents that were at work when the deadline passed."""
+        self.expects_people = options.attended
+        """Whether a person, or a program that drives the session, may still say something."""
+        self.notes: list[str] = []
+        """What a person should know about how the session came up."""
+
+    @property
+    def id(self) -> SessionId:
+        return self.agent.identity.session
+
+    @property
+    def agent(self) -> Agent:
+        return self.parts.agent
+
+    @property
+    def busy(self) -> bool:
+        return self._running is not None
+
+    async def __aenter__(self) -> Session:
+        from shoal.app.session.build import build
+
+        try:
+            self.parts = await build(self._options, self, self._exit)
+            telemetry.attach(self, self._exit, trace=self._options.trace)
+            self._ids = self.agent.ids.branch()
+            self._tasks = await asyncio.TaskGroup().__aenter__()
+            self._exit.push_async_exit(self._end_tasks)
+            await self._come_up()
+            if self._options.link is None:
+                notifying.attach(self, self._tasks)
+                self.parts.servers.start()
+                if self._options.persist:
+                    tidying.attach(self, self._tasks, self._exit)
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        try:
+            await self.interrupt()
+            await self.parts.teams.close()
+            await self.parts.crew.stop_all(SESSION_ENDED)
+            await self.parts.shells.stop_all(SESSION_ENDED)
+            await self.parts.hooks.runner.end(SESSION_ENDED)
+            await self.parts.occasions.end()
+            if self._options.link is None:
+                await self.tell(SessionEnded(agent=self.agent.identity.agent))
+        finally:
+            await self._exit.__aexit__(*exc)
+
+    async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Callers look for what was raised as it is, and a task group would wrap it."""
+        try:
+            await leave(self._tasks, kind, error, trace)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None
+
+    def run(self, prompt: str | Message | Invocation | None) -> Turn:
+        """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
+        if self._running is not None:
+            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
+        message = user(prompt) if isinstance(prompt, str) else prompt
+        channel = self._channel = Channel()
+        task = self._running = self._tasks.create_task(self._take_turn(message, channel))
+        return Turn(channel, task, self.interrupt)
+
+    async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
+        """The turn that what arrives asks for, waiting while agents and hooks work; None when none comes.
+
+        At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
+        still say something, the end of the agents is not the end of waiting; for an assistant it never is.
+        """
+        crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
+        self.expects_people = self.expects_people or wait_for_people
+        if wait_for_people and not stays and not self._agents_work:
+            # Nobody is at work whom the deadline could cut short.
+            await queue.arrival(LEAD)
+        try:
+            async with self.agent.clock.deadline(self._time_left()):
+                if not queue.size(LEAD):
+                    idle = () if stays and wait_for_people else (self._nothing_to_come(),)
+                    await until_one(self._tasks, *idle, queue.arrival(LEAD))
+                await self._gather()
+        except TimeoutError:
+            ended = await self.parts.teams.close()
+            self.cut_short = (*ended, *await crew.stop_all("the deadline has passed"))
+            return None
+        return self.run(None) if queue.size(LEAD) else None
+
+    @property
+    def _agents_work(self) -> bool:
+        return self.parts.crew.working or self.parts.teams.working
+
+    async def _nothing_to_come(self) -> None:
+        background = self.parts.hooks.runner.background
+        while True:
+            await self.agents_idle()
+            await background.quiet()
+            if not self._agents_work:
+                return
+
+    @property
+    def may_be_woken(self) -> bool:
+        """Whether what comes from outside may start a turn: it shall not keep a run alive that is done."""
+        return self.expects_people or self.parts.assistant or self._agents_work
+
+    async def _gather(self) -> None:
+        """Let those that end about now be heard of in one turn."""
+        queue, clock = self.parts.queue, self.agent.clock
+        last, known = clock.monotonic() + GATHERED_IN_ALL, 0
+        while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
+            known = queue.size(LEAD)
+            await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
+
+    def steer(self, said: str | Message) -> None:
+        """Say something to the agent while it works; it hears it at the next tool-round boundary."""
+        self.queue_up(user(said) if isinstance(said, str) else said, by="person")
+
+    def relay(self, sender: str, text: str, summary: str) -> None:
+        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        self.queue_up(user(message_from(sender, text, summary=summary)), by="agent")
+
+    def queue_up(
+        self,
+        message: Message,
+        *,
+        by: Speaker,
+        mode: ItemMode = "prompt",
+        identity: str = "",
+        wakes: bool = True,
+    ) -> str:
+        """Let something wait for the lead, on the record first; its identity."""
+        item = Item(
+            id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
+        )
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
+        self.parts.queue.put(item)
+        return item.id
+
+    def unheard(self) -> tuple[Message, ...]:
+        """What the person said too late for the agent to hear; it is the caller's now."""
+        said = self.parts.queue.take_prompts(LEAD)
+        for item in said:
+            self.emit(Withdrawn(agent=LEAD, item=item.id))
+        return tuple(Message(role="user", content=item.content) for item in said)
+
+    def entered(self, item: Item) -> None:
+        """Something that waited for an agent is in its conversation."""
+        if item.mode == "task-notification":
+            self.emit(Notified(agent=item.to, completion=item.id))
+        self.parts.hooks.entered(item)
+        self.parts.teams.entered(item)
+        if self.parts.servers.channels is not None:
+            self.parts.servers.channels.entered(item)
+
+    async def interrupt(self) -> bool:
+        """End the running turn, not the session. False when none is running."""
+        task, channel = self._running, self._channel
+        if task is None or channel is None or task is asyncio.current_task():
+            return False
+        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        await asyncio.sleep(0)
+        if task.done():
+            return False
+        self._interrupted = True
+        channel.widen()
+        task.cancel()
+        await asyncio.wait([task])
+        return True
+
+    async def compact(self, wish: str = "") -> None:
+        """Let the conversation go on from a summary of itself."""
+        await compaction.compact(self.agent, "manual", wish=wish)
+
+    async def ask_aside(self, question: str) -> str:
+        """What the agent says to a question that never enters its conversation, whether it works or not."""
+        return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
+
+    async def suggest(self) -> str:
+        """What the person may want to say next, in a line; empty where nothing is known of that."""
+        if not self.agent.conversation.messages:
+            return ""
+        words = one_line(await run_forked_agent(self.agent, SUGGEST)).strip()
+        return "" if words.strip(".") == NOTHING else words
+
+    async def set_model(self, name: str | None) -> None:
+        """Ask another model from the next request on; None is the one the session began with."""
+        new = await self.parts.choose(name or self._options.model)
+        self.agent.purse.admit(new.card)
+        self.agent.model = new
+
+    def set_mode(self, mode: Mode) -> None:
+        """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
+        self.parts.permissions.set_mode(mode)
+        self.emit(ModeChanged(agent=LEAD, mode=mode))
+
+    def delegate(self, *, on: bool) -> None:
+        """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
+        delegating.delegate(self, on=on)
+
+    def turns(self) -> tuple[TurnTaken, ...]:
+        """The turns one can go back before, oldest first; none where nothing is kept."""
+        return () if self.parts.past is None else self.parts.past.turns()
+
+    async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
+        """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
+        from shoal.app.session.adjusting import undo_turn
+
+        return await undo_turn(self, turn, conversation=conversation)
+
+    def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
+        """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
+        return self.parts.crew.move_to_background(None if agent is None else AgentId(agent))
+
+    async def stop_task(self, task: str) -> str:
+        """End one agent, by id or name, or one background shell; what it was. Raises `AgentRefused`."""
+        shell = self.parts.shells.find(task)
+        if shell is not None and shell.status == "running":
+            await shell.stop(STOPPED_BY_PERSON)
+            return shell.command
+        if await self.parts.teams.end(task, STOPPED_BY_PERSON):
+            return task
+        return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
+
+    async def stop_agents(self) -> tuple[Glimpse, ...]:
+        """End every agent but the lead; those that were at work."""
+        return await self.parts.crew.stop_all(STOPPED_BY_PERSON)
+
+    async def stop_all(self) -> Stopped:
+        """End every agent but the lead, and every command in the background; the lead goes on."""
+        agents = await self.stop_agents()
+        shells = await self.parts.shells.stop_all(STOPPED_BY_PERSON)
+        return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
+
+    async def send(self, to: str, text: str) -> Reached:
+        """A person's words for any agent. The lead hears them as steering, or in a turn of their own."""
+        if to in LEAD_NAMES:
+            self.steer(text)
+            return Reached(to=LEAD, name="lead", how="queued")
+        return await self.parts.teams.say(to, text) or await self.parts.crew.say(to, text)
+
+    @property
+    def any_working(self) -> bool:
+        """Whether an agent beside the lead is at its work."""
+        crew, teams = self.parts.crew, self.parts.teams
+        return teams.working or any(run.completion is None for run in crew.at_work())
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether an agent beside the lead works, is idle in a team, or is not cleared away yet."""
+        return self.parts.crew.working or bool(self.parts.teams.members())
+
+    async def agents_idle(self) -> None:
+        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        while True:
+            await self.parts.crew.quiet()
+            await self.parts.teams.quiet()
+            if not self._agents_work:
+                return
+
+    async def _come_up(self) -> None:
+        parts = self.parts
+        parts.permissions.answers.heard = parts.teams.permit
+        self.turn = parts.turns_before
+        if self._options.link is not None:
+            # The run is its lead's, which has begun it.
+            return
+        if parts.interrupted is not None:
+            self.agent.conversation.add(parts.interrupted, meta=True)
+        parts.desk.withdraw_left_over()
+        self._exit.callback(parts.desk.late.close)
+        self.notes.extend(parts.notes)
+        await self.tell(
+            SessionStarted(
+                agent=self.agent.identity.agent,
+                session=self.id,
+                cwd=str(parts.workspace.root),
+                model=self.agent.model.card.id,
+                mode=parts.permissions.mode,
+                tools=tuple(self.agent.tools),
+                resumed=bool(parts.turns_before),
+                version=parts.version,
+                budget_usd=self.agent.purse.tree.limits.max_usd,
+                budget_tokens=self.agent.purse.tree.limits.max_tokens,
+                model_named=self._options.model if isinstance(self._options.model, str) else "",
+            )
+        )
+        parts.occasions.begin(resumed=bool(parts.turns_before))
+        if parts.left_over is not None:
+            await take_over(self, parts.left_over)
+
+    async def _take_turn(self, prompt: Message | Invocation | None, channel: Channel) -> None:
+        agent = self.agent
+        purse = agent.purse.tree
+        if prompt is not None:
+            self.parts.hooks.prompted(LEAD)
+        assume(agent.identity, agent.surroundings.workspace)
+        self.turn += 1
+        since, api_before, usage_before = agent.clock.monotonic(), agent.api_seconds, purse.usage
+        replies_before = agent.replies
+        error: Exception | None = None
+        try:
+            ended, error = await self._guarded(prompt)
+            # A turn that is cut short cannot say it itself.
+            ended = structs.replace(ended, requests=agent.replies - replies_before)
+            milliseconds = round((agent.clock.monotonic() - since) * 1000)
+            await self._record_end(ended, milliseconds)
+            finished = Finished(
+                agent=agent.identity.agent,
+                reason=ended.reason,
+                limit=ended.limit,
+                text=ended.text,
+                detail=ended.detail,
+                requests=ended.requests,
+                usage=purse.usage - usage_before,
+                cost_usd=purse.usd if purse.priced else None,
+                duration_ms=milliseconds,
+                duration_api_ms=round((agent.api_seconds - api_before) * 1000),
+                output=None if self.parts.form is None else self.parts.form.answer,
+                error=error,
+            )
+            self._show(finished)
+            await channel.put(finished)
+        finally:
+            self._running = None
+            self._interrupted = False
+            channel.close()
+
+    async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
+        """Expected ends are values; anything else is a bug and is raised."""
+        try:
+            self.parts.workspace.begin_turn(self.turn)
+            await self.tell(
+                TurnStarted(
+                    agent=self.agent.identity.agent,
+                    turn=self.turn,
+                    prompt="" if prompt is None else prompt.text[:PREVIEW],
+                    after=self.agent.conversation.last,
+                )
+            )
+            # A turn that a full disk ended could not close its calls.
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
+            async with self.agent.clock.deadline(self._time_left()):
+                await self.parts.occasions.enter()
+                await self.parts.servers.ready()
+                return await run_to_form(self, prompt), None
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
+            outlive_cancel()
+            return self._stopped(Ended(reason="interrupted", detail="interrupted by the person")), None
+        except TimeoutError:
+            limit = self._options.deadline or 0
+            return self._stopped(
+                Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
+            ), None
+        except ModelError as error:
+            # A provider may repeat what it was sent.
+            error.args = (self.parts.settings.secrets.redacted(str(error)),)
+            return self._stopped(Ended(reason="model_error", detail=str(error))), error
+        except StoreError as error:
+            return Ended(reason="store_error", detail=str(error)), error
+
+    def _stopped(self, ended: Ended) -> Ended:
+        """Leave the conversation so that it can go on: no call without a result."""
+        try:
+            self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
+            if ended.reason == "interrupted":
+                self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
+        except StoreError as error:
+            # Resuming answers the open calls as well.
+            return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
+        return ended
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._time_left() <= 0
+
+    def _time_left(self) -> float:
+        if self._options.deadline is None:
+            return float("inf")
+        return self.parts.started + self._options.deadline - self.agent.clock.monotonic()
+
+    async def _record_end(self, ended: Ended, milliseconds: int) -> None:
+        event = TurnEnded(
+            agent=self.agent.identity.agent,
+            turn=self.turn,
+            reason=ended.reason,
+            requests=ended.requests,
+            detail=ended.detail,
+            duration_ms=milliseconds,
+        )
+        try:
+            await self.tell(event)
+        except StoreError:
+            # The record is what failed: the caller still gets its `Finished`.
+            if ended.reason != "store_error":
+                raise

@@ -1,0 +1,1 @@
+"""What is configured: environment and settings files, what of them is trusted, what is kept in them."""

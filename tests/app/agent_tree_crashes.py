@@ -1,0 +1,139 @@
+"""Run as `python agent_tree_crashes.py DIRECTORY [N]`: kills a lead at each Nth step of its agent's worktree.
+
+Before each system call that changes something, and before each git: the lead dies while the worktree is made,
+or while it is given back; another process resumes its session and has nothing more for the agent to do.
+Nothing may be left then of a worktree without work, unless its agent was cut off and can go on in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import traceback
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
+
+import shoal
+from cast import agent, cast, use
+from git_rig import Repository
+from shoal.app.quarters import worktrees
+from shoal.app.session import build
+from shoal.core.events import AgentEnded, AgentStarted
+from shoal.core.requests import Request
+from shoal.stores.files.journal import read_journal
+
+LOADED = (build, worktrees)
+WATCHED = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")
+SETTINGS = '{"shoal": {"worktree_guard": "weak"}}'
+
+
+class Death:
+    """At the step of this number, counted from the moment it is near."""
+
+    def __init__(self, step: int) -> None:
+        self._left = step
+        self._near = False
+        sys.addaudithook(self._hear)
+
+    def comes(self) -> None:
+        self._near = True
+
+    def _hear(self, event: str, _: object) -> None:
+        if self._near and event in WATCHED:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def making(death: Death) -> Any:
+    def first(_: Request) -> Any:
+        death.comes()
+        return agent("You look", "c1", isolation="worktree")
+
+    return cast(lead=[first, "end"], You=[lambda _: os._exit(0)])
+
+
+def giving_back(death: Death) -> Any:
+    def last(_: Request) -> str:
+        death.comes()
+        return "seen"
+
+    return cast(
+        lead=[agent("You look", "c1", isolation="worktree"), lambda _: os._exit(0)],
+        You=[use("Bash", "b", command="ls"), last],
+    )
+
+
+async def session(repository: Repository, model: Any, **options: Any) -> None:
+    async with shoal.open(
+        cwd=repository.top, model=model, skip_permissions=True, settings=SETTINGS, **options
+    ) as opened:
+        async for _ in opened.run("lead, go"):
+            pass
+
+
+def apart(work: Callable[[], Any]) -> bool:
+    """In a process of its own; whether it came to its end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(work())
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - the wall around a copy of this process
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return False
+    assert os.WEXITSTATUS(status) == 0
+    return True
+
+
+def faults(repository: Repository, ident: str) -> list[str]:
+    journal = repository.home / "shoal" / "runs" / ident / "journal.jsonl"
+    events = [each.event for each in read_journal(journal)] if journal.exists() else []
+    begun = {event.agent for event in events if isinstance(event, AgentStarted)}
+    ends = [event.completion for event in events if isinstance(event, AgentEnded)]
+    cut_off = {end.agent for end in ends if end.status == "killed"}
+    wrong = [f"{each} has no end" for each in begun - {end.agent for end in ends}]
+    left = [
+        *repository.home.glob("worktrees/*/agent-*"),
+        *(repository.top / ".git/worktrees").glob("*"),
+        *({*repository.branches} - {"main"}),
+    ]
+    return wrong if cut_off else [*wrong, *(f"{each} is left" for each in left)]
+
+
+def main(directory: Path, stride: int) -> None:
+    first = Repository(directory / "first")
+    for life in (making, giving_back):
+        last, deaths, wrong = 1, 0, list[str]()
+        while True:
+            repository, ident = first.copied(directory / f"{life.__name__}-{last}"), str(uuid.uuid4())
+            os.environ |= {"HOME": str(directory), "SHOAL_HOME": str(repository.home)}
+            if apart(lambda: session(repository, life(Death(last)), session_id=ident)):  # noqa: B023
+                break
+            # A git that the dead process had started may go on for a moment: its worktree counts as owned.
+            for lease in repository.home.glob("worktrees/*/.owners/*"):
+                with lease.open() as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            known = any(repository.home.glob(f"projects/*/{ident}.jsonl"))
+            if known:
+                assert apart(lambda: session(repository, cast(lead=["end"]), resume=ident))  # noqa: B023
+                found = faults(repository, ident)
+                wrong += [f"{life.__name__}, killed at step {last}: {each}" for each in found]
+            shutil.rmtree(repository.top.parent)
+            last, deaths = last + stride, deaths + 1
+        sys.stdout.write(f"{life.__name__} {deaths}\n")
+        sys.stderr.writelines(f"{each}\n" for each in wrong)
+
+
+main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
