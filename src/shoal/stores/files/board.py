@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -32,6 +31,7 @@ from shoal.stores.files.board_locks import BoardLocks
 from shoal.stores.files.board_recovery import FOREIGN_PATIENCE, given_back, left_by_the_dead, mended
 from shoal.stores.files.board_waiting import Waiters
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.inotify import Notices
 from shoal.stores.files.leases import Lease, clear_dead
 from shoal.stores.files.record_locks import PATIENCE
 from shoal.stores.files.reporting import Report, unreported
@@ -68,7 +68,7 @@ class FileTaskBoard:
         self._leases: Directory | None = None
         self._lease: Lease | None = None
         self._waiters = Waiters()
-        self._reading: int | None = None
+        self._reading: Notices | None = None
         self._swept = -OFTEN
         self._tidy = False
 
@@ -365,17 +365,19 @@ class FileTaskBoard:
         """Hear of changes by other processes while somebody waits."""
         _ = self._files.directory  # made, so that it can be watched
         news = self._files.news
+        if self._reading is not news:
+            self._stop_reading()
         if self._reading is None and news is not None:
-            self._reading = news.fileno()
-            asyncio.get_running_loop().add_reader(self._reading, self._heard)
+            self._reading = news
+            news.tell(self._heard)
 
     def _stop_reading(self) -> None:
         reading, self._reading = self._reading, None
         if reading is not None:
-            asyncio.get_running_loop().remove_reader(reading)
+            reading.tell(None)
 
     def _heard(self) -> None:
-        if self._files.news is None or self._files.news.fileno() != self._reading:
+        if self._files.news is not self._reading:
             self._stop_reading()
             return
         self._waiters.notice(self._files.look())

@@ -16,7 +16,8 @@ from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.board_index import BoardIndex
 from shoal.stores.files.board_locks import slot_of
 from shoal.stores.files.handles import Directory, read_from
-from shoal.stores.files.news import News, news_of
+from shoal.stores.files.inotify import Notices
+from shoal.stores.files.news import news_of
 from shoal.stores.files.reporting import Report
 from shoal.wire.foreign import Invalid
 from shoal.wire.tasks import TaskFile, read_task, task_bytes
@@ -42,7 +43,7 @@ class TaskFiles:
         self._report = report
         self._directory: Directory | None = None
         self._staging: Directory | None = None
-        self._news: News | None = None
+        self._news: Notices | None = None
         self._keys: dict[str, Key] = {}
         """How files stood; empty where the kernel tells of changes, and nobody will ask."""
         self._unsure: set[TaskId] = set()
@@ -61,7 +62,7 @@ class TaskFiles:
         return self._directory
 
     @property
-    def news(self) -> News | None:
+    def news(self) -> Notices | None:
         return self._news
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ class TaskFiles:
                 return self.index
             self._begin()
             return self.index
-        names = None if self._news is None else self._news.names()
+        names = None if self._news is None else self._news.taken()
         if names is None:
             self._scan()
         elif names or self._unsure:
