@@ -12,7 +12,11 @@ import pytest
 from board_kit import board_at, filled
 
 from shoal.core import packed
+from shoal.core.clock import SystemClock
 from shoal.core.tasks import Change, Draft
+from shoal.stores.files import task_files
+from shoal.stores.files.board import PER_TASK
+from shoal.stores.files.watch import UNTOLD
 
 DONE = 2_000
 
@@ -37,7 +41,7 @@ def unpacked(monkeypatch):
 def write_done(home, count, board="roof"):
     """Each waited for the one before."""
     directory = home / "tasks" / board
-    directory.mkdir(parents=True, mode=0o700)
+    directory.mkdir(parents=True, mode=0o700, exist_ok=True)
     for number in range(1, count + 1):
         task = {
             "id": str(number),
@@ -131,3 +135,25 @@ async def test_what_was_claimed_and_done_is_no_candidate_of_one_who_never_claims
             await board.update(task.id, Change(status="completed"), by="ann")
             await looking.look()
         assert looking._files.index._ready == []
+
+
+async def test_who_is_told_of_nothing_looks_the_less_often_the_more_there_is(home, monkeypatch):
+    pauses: list[float] = []
+
+    class Noting(SystemClock):
+        def deadline(self, seconds):
+            pauses.append(seconds)
+            return super().deadline(seconds)
+
+    monkeypatch.setattr(task_files, "news_of", lambda _: None)
+    async with board_at(home, clock=Noting()) as board:
+        for done in (0, DONE):
+            if done:
+                write_done(home, done)
+            waits = asyncio.ensure_future(board.wait_claimable())
+            async with asyncio.timeout(10):
+                while not len(board._waiters):
+                    await asyncio.sleep(0)
+            waits.cancel()
+            await asyncio.gather(waits, return_exceptions=True)
+    assert pauses == [UNTOLD, PER_TASK * DONE]

@@ -196,3 +196,38 @@ async def test_a_board_is_heard_of_by_who_waits_while_others_ask_in_the_same_pro
         await asking.look()
         async with asyncio.timeout(2):
             await waits
+
+
+async def test_of_many_processes_few_go_for_a_task_that_one_can_have(home):
+    """Each board is as in a process of its own. At first all go for each task, soon hardly any but one."""
+    many, rounds = 20, 30
+    in_vain = 0
+    claimed: asyncio.Queue[str] = asyncio.Queue()
+
+    async def idle(board, name) -> None:
+        nonlocal in_vain
+        while True:
+            await board.wait_claimable()
+            for _ in range(10):
+                await asyncio.sleep(0)  # as a member asks its lead for a place
+            claim = await board.claim_next(by=name)
+            if claim is not None and claim.success:
+                claimed.put_nowait(claim.task.id)
+            else:
+                in_vain += 1
+
+    async with AsyncExitStack() as stack:
+        lead = await stack.enter_async_context(board_at(home))
+        boards = [await stack.enter_async_context(board_at(home)) for _ in range(many)]
+        members = [asyncio.ensure_future(idle(board, f"m{n}")) for n, board in enumerate(boards)]
+        async with asyncio.timeout(60):
+            for _ in range(rounds):
+                while not all(len(board._waiters) for board in boards):
+                    await asyncio.sleep(0)
+                (task,) = await filled(lead, 1)
+                assert await claimed.get() == task.id
+                await lead.update(task.id, Change(status="completed"), by="lead")
+        for member in members:
+            member.cancel()
+        await asyncio.gather(*members, return_exceptions=True)
+    assert in_vain < many * rounds / 3

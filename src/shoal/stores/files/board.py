@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.board_index import BoardIndex
 from shoal.stores.files.board_locks import BoardLocks
 from shoal.stores.files.board_recovery import FOREIGN_PATIENCE, given_back, left_by_the_dead, mended
-from shoal.stores.files.board_waiting import Waiters
+from shoal.stores.files.board_waiting import Turns, Waiters
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.inotify import Notices
 from shoal.stores.files.leases import Lease, clear_dead
@@ -41,6 +42,8 @@ from shoal.wire.tasks import TaskFile
 
 SWEEP = 5.0
 """Seconds between looks after the dead while somebody waits."""
+PER_TASK = 0.0001
+"""Seconds of pause for each task where the system tells nothing: twenty times what a look at it takes."""
 OFTEN = 0.5
 """Seconds for which a reader takes those for alive who just were."""
 
@@ -68,6 +71,8 @@ class FileTaskBoard:
         self._leases: Directory | None = None
         self._lease: Lease | None = None
         self._waiters = Waiters()
+        self._turns = Turns()
+        self._turn: asyncio.TimerHandle | None = None
         self._reading: Notices | None = None
         self._swept = -OFTEN
         self._tidy = False
@@ -148,6 +153,14 @@ class FileTaskBoard:
             return self._claim(task, by)
 
     async def claim_next(self, *, by: AgentName) -> Claim | None:
+        claim = await self._claim_next(by)
+        if claim is None:
+            self._turns.came_too_late()
+        else:
+            self._turns.came_first()
+        return claim
+
+    async def _claim_next(self, by: AgentName) -> Claim | None:
         index = self._files.look()
         left = self._left_now_and_then(index) if next(index.claimable(), None) else self._left_all(index)
         await self._give_back_left(left)
@@ -352,7 +365,9 @@ class FileTaskBoard:
 
     async def _wait(self) -> None:
         self._start_reading()
-        pause = UNTOLD if self._files.news is None else SWEEP
+        # Where nothing is told all files are looked at: the more there are, the less often.
+        untold = max(UNTOLD, PER_TASK * len(self._files.index.tasks))
+        pause = SWEEP if self._files.news is not None else min(SWEEP, untold)
         try:
             with suppress(TimeoutError):
                 async with self._clock.deadline(pause):
@@ -375,11 +390,23 @@ class FileTaskBoard:
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.tell(None)
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
 
     def _heard(self) -> None:
         if self._files.news is not self._reading:
             self._stop_reading()
             return
+        first = next(self._files.look().claimable(), None)
+        pause = 0.0 if first is None else self._turns.pause(first.id)
+        if not pause:
+            self._waiters.notice(self._files.index)
+        elif self._turn is None:
+            self._turn = asyncio.get_running_loop().call_later(pause, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
         self._waiters.notice(self._files.look())
 
 
