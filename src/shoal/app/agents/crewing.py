@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
@@ -88,17 +88,41 @@ def make_crew(
     ground: Ground, tools: dict[str, Tool], shells: Shells
 ) -> tuple[AgentCrew, SessionTeams | Outpost]:
     """`tools` is what agents choose from; the tools of the crew and of the team are added to it."""
-    options, own = ground.options, ground.settings.own
-    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
-    forks = ground.settings.forks and options.attended and not ground.coordinator
-    stock = Stock(
-        files=AgentFiles(ground.subagents, durable=own.durable, clock=options.clock, ids=ground.ids),
+    stock = _stock(ground, tools, shells)
+    outfitter = Outfitting(stock)
+    crew = AgentCrew(
+        outfitter=outfitter,
+        queue=ground.queue,
+        habits=_habits(ground),
+        purse=ground.purse,
+        clock=ground.options.clock,
+        ids=ground.ids.branch(),
+        emit=ground.emit,
+    )
+    ground.plans.crew = ground.knowledge.invoking.crew = crew
+    ground.plans.approved = stock.files.approved
+    ground.plans.emit = ground.emit
+    teams = make_teams(ground, crew, outfitter)
+    added = (
+        *_agent_tools(ground, crew, teams),
+        *team_tools(teams),
+        *control_tools(crew, shells, teams),
+        ground.knowledge.tool(),
+    )
+    tools |= {tool.schema.name: tool for tool in added}
+    return crew, teams
+
+
+def _stock(ground: Ground, tools: dict[str, Tool], shells: Shells) -> Stock:
+    options, settings = ground.options, ground.settings
+    return Stock(
+        files=AgentFiles(ground.subagents, durable=settings.own.durable, clock=options.clock, ids=ground.ids),
         outputs=ground.directory / "tasks",
         definition=ground.definitions.find,
         model=_models(ground),
         system=cache(_system(ground)),
         known=ground.knowledge.for_newcomer,
-        memory=partial(memory_of, home=ground.settings.home, project=ground.shore.cwd),
+        memory=partial(memory_of, home=settings.home, project=ground.shore.cwd),
         tools=tools,
         equip=ground.servers.equip,
         # An agent ends with its job, and a schedule would have nobody to come to.
@@ -114,44 +138,35 @@ def make_crew(
         clock=options.clock,
         ids=ground.ids,
     )
-    outfitter = Outfitting(stock)
-    crew = AgentCrew(
-        outfitter=outfitter,
-        queue=ground.queue,
-        habits=Habits(
-            background=own.background_agents,
-            always_background=forks or ground.coordinator or ground.assistant,
-            model_by_call=not ground.coordinator,
-            forks=forks,
-            auto_background=own.auto_background,
-            report_tokens=own.report_tokens,
-            # Where nobody can be asked, caps and budgets hold alone.
-            preview=own.fan_out_preview if options.attended else None,
-        ),
-        purse=ground.purse,
-        clock=options.clock,
-        ids=ground.ids.branch(),
-        emit=ground.emit,
-    )
-    ground.plans.crew = ground.knowledge.invoking.crew = crew
-    ground.plans.approved = stock.files.approved
-    ground.plans.emit = ground.emit
-    teams = make_teams(ground, crew, outfitter)
-    known = listing(ground.definitions.all())
-    free = not (forks or ground.coordinator or ground.assistant)
-    shown_inputs = Shown(
-        background=own.background_agents and free,
-        model=not ground.coordinator,
+
+
+def _habits(ground: Ground) -> Habits:
+    own, attended = ground.settings.own, ground.options.attended
+    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
+    forks = ground.settings.forks and attended and not ground.coordinator
+    return Habits(
+        background=own.background_agents,
+        always_background=forks or ground.coordinator or ground.assistant,
+        model_by_call=not ground.coordinator,
         forks=forks,
-        cwd=own.agent_cwd,
+        auto_background=own.auto_background,
+        report_tokens=own.report_tokens,
+        # Where nobody can be asked, caps and budgets hold alone.
+        preview=own.fan_out_preview if attended else None,
+    )
+
+
+def _agent_tools(ground: Ground, crew: AgentCrew, teams: SessionTeams | Outpost) -> Iterable[Tool]:
+    habits = crew.habits
+    shown = Shown(
+        background=habits.background and not habits.always_background,
+        model=habits.model_by_call,
+        forks=habits.forks,
+        cwd=ground.settings.own.agent_cwd,
         teams=True,
     )
     abroad = Abroad(ground.settings.home).send
-    agents = agent_tools(crew, teams, listing=known, shown=shown_inputs, abroad=abroad)
-    skill = ground.knowledge.tool()
-    for tool in (*agents, *team_tools(teams), *control_tools(crew, shells, teams), skill):
-        tools[tool.schema.name] = tool
-    return crew, teams
+    return agent_tools(crew, teams, listing=listing(ground.definitions.all()), shown=shown, abroad=abroad)
 
 
 def _system(ground: Ground) -> Callable[[str, Path, bool], str]:

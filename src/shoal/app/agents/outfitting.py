@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -50,8 +50,10 @@ from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId, EntryId
 from shoal.core.mcp import servers_of
 from shoal.core.messages import Message
+from shoal.core.permissions import Mode
 from shoal.core.ports import Model
 from shoal.policy.authority import forked, narrowed
+from shoal.policy.memory import Memory
 from shoal.runs.outfit import Check, Newcomer, Outfit, Seat
 from shoal.runs.witness import Witness
 from shoal.stores.files.subagents import Remembered
@@ -69,6 +71,21 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     model: Model
     known: Preloaded = Preloaded()
     memory: AgentMemory | None = None
+
+
+class _Start(Struct, frozen=True, kw_only=True):
+    """What an agent begins with that comes of its definition, or of the parent it is a fork of."""
+
+    mode: Mode
+    system: str
+    color: str | None
+    background: bool
+    memory: Memory | None
+    history: Sequence[Message] = ()
+    fork_of: EntryId | None = None
+    """The last entry of that history."""
+    after: str = ""
+    """The last entry of whoever had its id before."""
 
 
 class _Toolsets:
@@ -129,53 +146,22 @@ class Outfitting:
             raise
 
     def _housed(self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters) -> Outfit:
-        stock, parent, order, definition = self._stock, newcomer.parent, wanted.order, wanted.definition
-        workspace, authority, memory = quarters.workspace, authority_of(parent), wanted.memory
+        order, definition, seat = wanted.order, wanted.definition, newcomer.seat
+        workspace, memory = quarters.workspace, wanted.memory
         move_to(order.cwd, workspace)
-        own = own_part(definition, newcomer.seat)
-        facts = Remembered(
-            agent_type=definition.name,
-            description=order.description,
-            name=order.name or "",
-            model=name_of(wanted.model),
-            mode=seated_mode(authority, definition, newcomer.seat),
-            system=stock.system(
-                own if memory is None else f"{own}\n\n{memory.section()}",
-                workspace.cwd,
-                definition.instructions,
-            ),
-            tools=wanted.toolset.names,
-            cwd=str(workspace.cwd),
-            isolation=order.isolation or definition.isolation,
-            worktree=quarters.name,
-            parent=parent.identity.agent,
-            call=newcomer.call,
-            depth=parent.identity.depth + 1,
-            color=definition.color if newcomer.seat is None else newcomer.seat.color,
-            after="" if newcomer.seat is None else stock.files.last_entry(newcomer.agent),
+        own = own_part(definition, seat)
+        if memory is not None:
+            own = f"{own}\n\n{memory.section()}"
+        start = _Start(
+            mode=seated_mode(authority_of(newcomer.parent), definition, seat),
+            system=self._stock.system(own, workspace.cwd, definition.instructions),
+            color=definition.color if seat is None else seat.color,
             background=definition.background,
-            thinking_tokens=wanted.bounds.thinking_tokens,
-            memory="" if memory is None else str(memory.directory),
-            memory_tools=() if memory is None else memory.added,
+            memory=None if memory is None else Memory(directory=str(memory.directory), only=memory.added),
+            after="" if seat is None else self._stock.files.last_entry(newcomer.agent),
         )
-        transcript = self._stock.files.transcript(newcomer, facts)
-        plan = Plan(
-            newcomer=newcomer,
-            order=order,
-            known=wanted.known,
-            definition=definition,
-            facts=facts,
-            kit=wanted.kit,
-            toolset=wanted.toolset,
-            model=wanted.model,
-            quarters=quarters,
-            bounds=wanted.bounds,
-            transcript=transcript,
-            conversation=Conversation(transcript, stock.clock, stock.ids.branch()),
-        )
-        outfit = self._outfit(plan, first_prompt(definition, order, quarters.told, wanted.known.texts))
-        self._keep(plan)
-        return outfit
+        prompt = first_prompt(definition, order, quarters.told, wanted.known.texts)
+        return self._begun(wanted, newcomer, quarters, start, prompt)
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
         stock, parent = self._stock, newcomer.parent
@@ -200,51 +186,77 @@ class Outfitting:
     def _forked(
         self, order: Order, newcomer: Newcomer, quarters: Quarters, branch: tuple[list[Message], EntryId]
     ) -> Outfit:
-        stock, parent, (history, entry) = self._stock, newcomer.parent, branch
-        memory = authority_of(parent).memory
+        parent, authority, (history, entry) = newcomer.parent, authority_of(newcomer.parent), branch
         move_to(order.cwd, quarters.workspace)
-        facts = Remembered(
-            agent_type=FORK,
-            description=order.description,
-            name=order.name or "",
-            model=name_of(parent.model),
-            mode=forked(authority_of(parent).mode),
+        wanted = _Wanted(
+            order=order,
+            definition=FORKED,
+            kit=Kit(tools=parent.tools),
+            toolset=Toolset(names=tuple(parent.tools)),
+            bounds=replace(parent.bounds, max_turns=None),
+            model=parent.model,
+        )
+        start = _Start(
+            mode=forked(authority.mode),
             system=parent.system,
-            tools=tuple(parent.tools),
-            cwd=str(quarters.workspace.cwd),
-            isolation=order.isolation,
-            worktree=quarters.name,
-            parent=parent.identity.agent,
-            call=newcomer.call,
-            depth=parent.identity.depth + 1,
             color=parent.identity.color,
             background=True,
-            thinking_tokens=parent.bounds.thinking_tokens,
-            memory="" if memory is None else memory.directory,
-            memory_tools=() if memory is None else memory.only,
+            memory=authority.memory,
+            history=history,
             fork_of=entry,
         )
-        transcript = self._stock.files.transcript(newcomer, facts)
-        plan = Plan(
-            newcomer=newcomer,
-            definition=FORKED,
-            facts=facts,
-            kit=Kit(tools=parent.tools),
-            toolset=Toolset(names=facts.tools),
-            model=parent.model,
-            quarters=quarters,
-            bounds=replace(parent.bounds, max_turns=None),
-            transcript=transcript,
-            conversation=Conversation(
-                transcript, stock.clock, stock.ids.branch(), messages=history, last=entry
-            ),
-        )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
-        outfit = self._outfit(plan, fork_prompt(history[-1].tool_uses, job))
-        self._keep(plan)
+        outfit = self._begun(wanted, newcomer, quarters, start, fork_prompt(history[-1].tool_uses, job))
         # What the provider counted for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
+
+    def _begun(
+        self, wanted: _Wanted, newcomer: Newcomer, quarters: Quarters, start: _Start, prompt: Message
+    ) -> Outfit:
+        stock, order, memory = self._stock, wanted.order, start.memory
+        facts = Remembered(
+            agent_type=wanted.definition.name,
+            description=order.description,
+            name=order.name or "",
+            model=name_of(wanted.model),
+            mode=start.mode,
+            system=start.system,
+            tools=wanted.toolset.names,
+            cwd=str(quarters.workspace.cwd),
+            isolation=order.isolation or wanted.definition.isolation,
+            worktree=quarters.name,
+            parent=newcomer.parent.identity.agent,
+            call=newcomer.call,
+            depth=newcomer.parent.identity.depth + 1,
+            color=start.color,
+            background=start.background,
+            thinking_tokens=wanted.bounds.thinking_tokens,
+            memory="" if memory is None else memory.directory,
+            memory_tools=() if memory is None else memory.only,
+            fork_of=start.fork_of or "",
+            after=start.after,
+        )
+        transcript = stock.files.transcript(newcomer, facts)
+        plan = Plan(
+            newcomer=newcomer,
+            order=order,
+            known=wanted.known,
+            definition=wanted.definition,
+            facts=facts,
+            kit=wanted.kit,
+            toolset=wanted.toolset,
+            model=wanted.model,
+            quarters=quarters,
+            bounds=wanted.bounds,
+            transcript=transcript,
+            conversation=Conversation(
+                transcript, stock.clock, stock.ids.branch(), messages=start.history, last=start.fork_of
+            ),
+        )
+        outfit = self._outfit(plan, prompt)
+        self._keep(plan)
+        return outfit
 
     async def again(self, newcomer: Newcomer) -> Outfit:
         recalled = self._stock.files.recalled(newcomer)
