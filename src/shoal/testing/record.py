@@ -168,6 +168,9 @@ class MemoryTaskBoard:
     async def list(self) -> Sequence[Task]:
         return by_number(self._tasks.values())
 
+    async def unfinished(self) -> Sequence[Task]:
+        return by_number(task for task in self._tasks.values() if task.status != "completed")
+
     async def look(self) -> Mapping[TaskId, Task]:
         return self._tasks
 
