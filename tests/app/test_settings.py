@@ -358,6 +358,21 @@ def test_a_misspelt_limit_is_said(place):
     assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in told
 
 
+def test_of_thousands_of_keys_that_are_no_settings_the_first_are_named(place):
+    place.write(home={"shoal": {f"key-{number}": 1 for number in range(3_000)}})
+    told = [warning for warning in place.load().warnings if "ignored" in warning]
+    assert "shoal.key-0 is not a setting" in told[0]
+    assert len(told) == 21
+    assert "2,980 more keys of shoal are not settings" in told[-1]
+
+
+def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_said(place):
+    place.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
+    told = " ".join(place.load().warnings)
+    assert "shoal.models.m.windows is not a setting and is ignored. Is window meant?" in told
+    assert "shoal.telemetry.contents is not a setting and is ignored. Is content meant?" in told
+
+
 @pytest.mark.spec("USR-01")
 @pytest.mark.parametrize(
     ("key", "value"),

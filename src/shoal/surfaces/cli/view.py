@@ -11,10 +11,9 @@ import click
 
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
-from shoal.core.ids import LEAD, SessionId
+from shoal.core.ids import LEAD
 from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
-from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.plain.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
 from shoal.surfaces.cli.plain.viewing import Viewing, Words
@@ -138,14 +137,10 @@ class View:
         event, viewing = recorded.event, self._viewing
         assert isinstance(event, Event)
         if viewing.words is None:
-            home, session = self._run.home, SessionId(self._run.session)
-            lead = viewing.agent == LEAD
-            path = (
-                transcript_path(home, self._cwd, session)
-                if lead
-                else subagent_path(home, self._cwd, session, event.agent)
-            )
-            viewing.words = Words(path)
+            from shoal.app.outside.conversations import conversation_path
+
+            agent = LEAD if viewing.agent == LEAD else event.agent
+            viewing.words = Words(conversation_path(self._run, self._cwd, agent))
         before = viewing.stage
         viewing.hear(event, recorded.at)
         if before in (viewing.stage, "awaited"):
