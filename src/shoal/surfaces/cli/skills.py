@@ -136,9 +136,7 @@ def _named(found: Skills, name: str) -> Skill:
         except UnknownSkill as error:
             if error.known:
                 raise click.UsageError(str(error)) from error
-            told = (
-                f"There is no skill or command {name!r}, nor any other here. How to make one: shoal skills ls"
-            )
+            told = f"There is no skill or command {name!r}, nor any other here. See: shoal skills ls"
             raise click.UsageError(told) from error
     return skill
 
