@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import zlib
+
+import pytest
 
 from shoal.app.teams.told_tasks import ToldBoard
+from shoal.core import packed
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
 from shoal.core.events import Journaled, TaskChanged
 from shoal.core.ids import Ids
-from shoal.core.names import AgentName
+from shoal.core.names import AgentName, TaskId
 from shoal.core.tasks import Change, Draft
 from shoal.stores.files.board import FileTaskBoard
 from troupe import home
@@ -57,3 +62,49 @@ async def test_a_task_deleted_while_the_disk_is_full_is_deleted_and_told_later()
             ("two", "deleted"),
         ]
     )
+
+
+async def test_a_change_by_others_is_told_without_a_look_at_what_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks = home() / "tasks" / "crew"
+    tasks.mkdir(parents=True, mode=0o700)
+    for number in range(1, 501):
+        done = {"id": str(number), "subject": f"task {number}", "description": "", "status": "completed"}
+        (tasks / f"{number}.json").write_text(json.dumps(done))
+    pieces: list[bytes] = []
+
+    class Counted:
+        compress = zlib.compress
+
+        @staticmethod
+        def decompress(piece: bytes) -> bytes:
+            pieces.append(piece)
+            return zlib.decompress(piece)
+
+    monkeypatch.setattr(packed, "zlib", Counted)
+    disk, clock = Disk(), SystemClock()
+    told = ToldBoard(FileTaskBoard(home(), "crew", clock=clock, ids=Ids(1)), "crew", tasks, disk.write)
+    other = FileTaskBoard(home(), "crew", clock=clock, ids=Ids(2))
+
+    async def told_of(subject: str, status: str) -> None:
+        async with asyncio.timeout(20):
+            while (subject, status) not in disk.told:
+                disk.news.clear()
+                await disk.news.wait()
+
+    told.follow()
+    await told_of("task 500", "completed")
+    assert len(disk.told) == 500
+    await other.look()
+    pieces.clear()
+    new = await other.create(Draft(subject="new", description=""))
+    await told_of("new", "pending")
+    await other.update(new.id, Change(status="completed"), by=AgentName("ann"))
+    await told_of("new", "completed")
+    assert pieces == []
+    await other.delete(TaskId("7"))
+    await told_of("task 7", "deleted")
+    for board in (told, other):
+        await board.aclose()
+    assert len(disk.told) == 503

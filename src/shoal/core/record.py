@@ -71,8 +71,12 @@ class TaskBoard(Protocol):
         """By number."""
         ...
 
+    async def unfinished(self) -> Sequence[Task]:
+        """Those that are not completed, by number, at no cost for what is."""
+        ...
+
     async def look(self) -> Mapping[TaskId, Task]:
-        """All tasks as they are now, at no cost for each: to be looked at and not kept."""
+        """All tasks as they are now, at no cost for each: to be looked up in and not kept."""
         ...
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -216,7 +217,8 @@ def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change
     )
     if unknown:
         raise TaskRefused(f"There is no task {', '.join(unknown)}, so nothing can wait for it or block it.")
-    after = dict(board)
+    changed: dict[TaskId, Task] = {}
+    after = laid_over(board, changed)
     for blocker, blocked in pairs:
         if blocker == blocked:
             raise TaskRefused(f"Task {task} cannot wait for itself.")
@@ -225,11 +227,18 @@ def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change
                 f"Task {blocked} cannot wait for task {blocker}, because {blocker} already waits for "
                 f"{blocked}: both would wait forever."
             )
-        after[blocked] = _with(after[blocked], "blocked_by", blocker)
-        after[blocker] = _with(after[blocker], "blocks", blocked)
-    return {end: after[end] for pair in pairs for end in pair if after[end] is not board[end]}
+        if blocker not in after[blocked].blocked_by:
+            changed[blocked] = _with(after[blocked], "blocked_by", blocker)
+        if blocked not in after[blocker].blocks:
+            changed[blocker] = _with(after[blocker], "blocks", blocked)
+    return changed
+
+
+def laid_over(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
+    """The board as it would be with the others: of a large one, nothing is copied."""
+    return ChainMap(other, cast("MutableMapping[TaskId, Task]", board))
 
 
 def _with(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
     there: tuple[TaskId, ...] = getattr(task, side)
-    return task if other in there else structs.replace(task, **{side: (*there, other)})
+    return structs.replace(task, **{side: (*there, other)})

@@ -20,11 +20,16 @@ _LONGEST = 160
 _FIRST = ("in_progress", "pending")
 
 
-def briefing(team: Team, me: AgentName, members: Sequence[Teammate], tasks: Sequence[Task]) -> str:
-    """The roster and the board as they are now; what is too much for either is counted."""
+def briefing(
+    team: Team, me: AgentName, members: Sequence[Teammate], tasks: Sequence[Task], every: int
+) -> str:
+    """The roster and the board as they are now; what is too much for either is counted.
+
+    `tasks` are those that are not completed, of `every` that there is.
+    """
     about = f": {_cut(team.description)}" if team.description else ""
     you = f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
-    lines = [f"{you}{about}. It stands like this now.", *_roster(me, members), *_board(me, tasks)]
+    lines = [f"{you}{about}. It stands like this now.", *_roster(me, members), *_board(me, tasks, every)]
     return neutral("\n".join(lines))
 
 
@@ -55,15 +60,16 @@ def _roster(me: AgentName, members: Sequence[Teammate]) -> list[str]:
     return lines
 
 
-def _board(me: AgentName, tasks: Sequence[Task]) -> list[str]:
-    if not tasks:
+def _board(me: AgentName, tasks: Sequence[Task], every: int) -> list[str]:
+    if not every:
         return ["There are no tasks on its board."]
-    every = {task.id: task for task in tasks}
-    lines = [f"Tasks on its board: {len(tasks)} ({_counted(Counter(task.status for task in tasks))})"]
+    counts = Counter[str](completed=max(0, every - len(tasks)))
+    counts.update(task.status for task in tasks)
+    lines = [f"Tasks on its board: {counts.total()} ({_counted(+counts)})"]
+    board = {task.id: task for task in tasks}
     # Its own come first: nobody else reminds it of them.
-    order = [task for task in tasks if task.status in _FIRST]
-    order.sort(key=lambda task: (task.owner != me, _FIRST.index(task.status)))
-    lines += [f"- {_cut(line(task, open_blockers(task, every)))}" for task in order[:MOST_TASKS]]
+    order = sorted(tasks, key=lambda task: (task.owner != me, _FIRST.index(task.status)))
+    lines += [f"- {_cut(line(task, open_blockers(task, board)))}" for task in order[:MOST_TASKS]]
     if len(order) > MOST_TASKS:
         lines.append(f"- and {len(order) - MOST_TASKS} open ones more. TaskList shows all.")
     return lines

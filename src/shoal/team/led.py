@@ -153,10 +153,10 @@ class LedTeam(Departures):
         """What the lead or a member is told where its conversation no longer holds it."""
         try:
             team = await self._on.record.rosters.read(self.name)
-            tasks = await self._board.list()
+            tasks = await self._board.unfinished(), len(await self._board.look())
         except (RecordError, StoreError) as error:
             return f"How your team {self.name} stands cannot be read now: {error}"
-        return briefing(team or self._team, name, self.members(), tasks)
+        return briefing(team or self._team, name, self.members(), *tasks)
 
     def entered(self, item: Item) -> None:
         """Something is in an agent's transcript."""
@@ -345,7 +345,7 @@ class LedTeam(Departures):
 
     async def _has_claimable(self) -> bool:
         try:
-            return any_claimable(await self._board.look())
+            return any_claimable({task.id: task for task in await self._board.unfinished()})
         except ShoalError as error:
             # Nobody can take a task from it then either.
             self._on.note(f"The board of {self.name} cannot be read: {error}")

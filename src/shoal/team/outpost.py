@@ -265,7 +265,8 @@ class Outpost(OutpostTools):
     async def _briefing(self, joined: Team, name: AgentName, board: TaskBoard) -> str:
         try:
             team = await self._on.record.rosters.read(joined.name) or joined
-            return briefing(team, name, as_entered(team), await board.list())
+            tasks = await board.unfinished(), len(await board.look())
+            return briefing(team, name, as_entered(team), *tasks)
         except (RecordError, StoreError) as error:
             return f"How your team {joined.name} stands cannot be read now: {error}"
 

@@ -23,17 +23,21 @@ class ToldMailboxes:
         self._emit = emit
         self._taken: dict[AgentName, dict[str, Mail]] = {}
         """What was handed to its owner and is not marked yet."""
+        self._here: set[AgentName] = set()
+        """Whose mail is taken in this process."""
         self._posted: dict[str, tuple[str, str]] = {}
-        """How the latest of this process's own mail was told; most of it is taken here too."""
+        """How the latest mail to these was told, so that it is not read again when it is taken."""
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._boxes.open(owner, foreign=foreign)
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
         receipt = await self._boxes.post(to, mail)
-        kind, preview = self._posted[mail.id] = _told(mail)
-        if len(self._posted) > _REMEMBERED:
-            del self._posted[next(iter(self._posted))]
+        kind, preview = _told(mail)
+        if to in self._here:
+            self._posted[mail.id] = kind, preview
+            if len(self._posted) > _REMEMBERED:
+                del self._posted[next(iter(self._posted))]
         self._tell(
             MailPosted(
                 agent=LEAD,
@@ -64,6 +68,7 @@ class ToldMailboxes:
                 self._tell(self._of_taken(owner, mail))
 
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
+        self._here.add(owner)
         await self._boxes.wait(owner, beyond=beyond)
 
     def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:

@@ -17,6 +17,7 @@ from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Journaled, TaskChanged
 from shoal.core.ids import LEAD
 from shoal.core.names import AgentName, TaskId
+from shoal.core.packed import ByTask
 from shoal.core.tasks import Change, Claim, Draft, Task
 from shoal.stores.files.board import FileTaskBoard
 from shoal.stores.files.watch import DirectoryWatch
@@ -33,8 +34,9 @@ class ToldBoard:
         self._name = name
         self._directory = directory
         self._emit = emit
-        self._known: dict[TaskId, Task] = {}
-        self._told: dict[TaskId, TaskChanged] = {}
+        self._told = ByTask(TaskChanged)
+        self._untold: set[TaskId] = set()
+        """What the journal had no room for: it is told with the next change."""
         self._under_way = 0
         self._watch: DirectoryWatch | None = None
         self._due: asyncio.TimerHandle | None = None
@@ -51,6 +53,9 @@ class ToldBoard:
 
     async def list(self) -> Sequence[Task]:
         return await self._board.list()
+
+    async def unfinished(self) -> Sequence[Task]:
+        return await self._board.unfinished()
 
     async def look(self) -> Mapping[TaskId, Task]:
         return await self._board.look()
@@ -142,10 +147,11 @@ class ToldBoard:
             return
         with suppress(ShoalError):  # a board that cannot be read now is looked at with its next change
             tasks = self._board.glance()
-            for task in [task for ident, task in tasks.items() if self._known.get(ident) is not task]:
-                self._tell(task)
-            for ident in [ident for ident in {**self._known, **self._told} if ident not in tasks]:
-                self._tell_gone(ident)
+            for ident in sorted({*self._board.touched(), *self._untold}, key=int):
+                if (task := tasks.get(ident)) is not None:
+                    self._tell(task)
+                else:
+                    self._tell_gone(ident)
 
     def _tell_these(self, tasks: Iterable[TaskId]) -> None:
         board = self._board.glance()
@@ -158,7 +164,6 @@ class ToldBoard:
             self._tell(claim.task)
 
     def _tell(self, task: Task) -> None:
-        self._known[task.id] = task
         event = TaskChanged(
             agent=LEAD,
             board=self._name,
@@ -169,17 +174,24 @@ class ToldBoard:
             blocked_by=task.blocked_by,
             rank=task.rank,
         )
-        if self._told.get(task.id) != event:
-            # It is so whether the journal has room for that or not; then it is told with the next change.
-            with suppress(StoreError):
-                self._emit(event)
-                self._told[task.id] = event
+        if self._told.get(task.id) == event:
+            self._untold.discard(task.id)
+        elif self._told_of(task.id, event):
+            self._told[task.id] = event
 
     def _tell_gone(self, task: TaskId) -> None:
         told = self._told.get(task)
-        if told is not None:
-            gone = replace(told, status="deleted", blocked_by=(), rank=None)
-            with suppress(StoreError):
-                self._emit(gone)
-                del self._told[task]
-        self._known.pop(task, None)
+        if told is None:
+            self._untold.discard(task)
+        elif self._told_of(task, replace(told, status="deleted", blocked_by=(), rank=None)):
+            del self._told[task]
+
+    def _told_of(self, task: TaskId, event: TaskChanged) -> bool:
+        # It is so whether the journal has room for that or not.
+        try:
+            self._emit(event)
+        except StoreError:
+            self._untold.add(task)
+            return False
+        self._untold.discard(task)
+        return True

@@ -22,6 +22,7 @@ from shoal.core.tasks import (
     Task,
     changed,
     claim_refusal,
+    laid_over,
     mark_of,
     with_dependencies,
 )
@@ -29,8 +30,9 @@ from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.board_index import BoardIndex
 from shoal.stores.files.board_locks import BoardLocks
 from shoal.stores.files.board_recovery import FOREIGN_PATIENCE, given_back, left_by_the_dead, mended
-from shoal.stores.files.board_waiting import Waiters
+from shoal.stores.files.board_waiting import Turns, Waiters
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.inotify import Notices
 from shoal.stores.files.leases import Lease, clear_dead
 from shoal.stores.files.record_locks import PATIENCE
 from shoal.stores.files.reporting import Report, unreported
@@ -40,6 +42,8 @@ from shoal.wire.tasks import TaskFile
 
 SWEEP = 5.0
 """Seconds between looks after the dead while somebody waits."""
+PER_TASK = 0.0001
+"""Seconds of pause for each task where the system tells nothing: twenty times what a look at it takes."""
 OFTEN = 0.5
 """Seconds for which a reader takes those for alive who just were."""
 
@@ -67,7 +71,9 @@ class FileTaskBoard:
         self._leases: Directory | None = None
         self._lease: Lease | None = None
         self._waiters = Waiters()
-        self._reading: int | None = None
+        self._turns = Turns()
+        self._turn: asyncio.TimerHandle | None = None
+        self._reading: Notices | None = None
         self._swept = -OFTEN
         self._tidy = False
 
@@ -97,12 +103,20 @@ class FileTaskBoard:
         index = await self._settled()
         return index.in_order()
 
+    async def unfinished(self) -> Sequence[Task]:
+        index = await self._settled()
+        return index.unfinished()
+
     async def look(self) -> Mapping[TaskId, Task]:
         return (await self._settled()).tasks
 
     def glance(self) -> Mapping[TaskId, Task]:
         """As the files have them. Who looks so changes nothing: what the dead held stays theirs."""
         return self._files.look().tasks
+
+    def touched(self) -> Collection[TaskId]:
+        """Those that changed since the last call, as the files have them; all there are at the first one."""
+        return self._files.look().touched()
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":
@@ -124,7 +138,7 @@ class FileTaskBoard:
             if task not in files:
                 raise _not_found(task)
             after = changed(files[task].task, change)
-            others = with_dependencies({**index.tasks, task: after} if ends else {}, task, change)
+            others = with_dependencies(laid_over(index.tasks, {task: after}), task, change)
             self._write(files, {task: after, **others})
         self._waiters.notice(index)
         return files[task].task, index.tasks[task]
@@ -139,6 +153,14 @@ class FileTaskBoard:
             return self._claim(task, by)
 
     async def claim_next(self, *, by: AgentName) -> Claim | None:
+        claim = await self._claim_next(by)
+        if claim is None:
+            self._turns.came_too_late()
+        else:
+            self._turns.came_first()
+        return claim
+
+    async def _claim_next(self, by: AgentName) -> Claim | None:
         index = self._files.look()
         left = self._left_now_and_then(index) if next(index.claimable(), None) else self._left_all(index)
         await self._give_back_left(left)
@@ -161,7 +183,7 @@ class FileTaskBoard:
     async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
         # Not by listing them: who lists gives back what the dead held.
         index = self._files.look()
-        theirs = [task for task in index.in_order() if task.owner == owner and task.status == "in_progress"]
+        theirs = [task for task in index.unfinished() if task.owner == owner and task.status == "in_progress"]
         held = tuple([task.id for task in theirs if await self._hold_again(task.id, owner)])
         if (leases := self._found_leases()) is not None:
             clear_dead(leases)
@@ -183,7 +205,7 @@ class FileTaskBoard:
         def has(task: Task) -> bool:
             return task.owner == owner and task.status != "completed"
 
-        theirs = [task.id for task in self._files.look().in_order() if has(task)]
+        theirs = [task.id for task in self._files.look().unfinished() if has(task)]
         return tuple([task for task in theirs if await self._give_back(task, has)])
 
     async def delete(self, task: TaskId) -> None:
@@ -268,7 +290,7 @@ class FileTaskBoard:
         return file.task
 
     def _refusal(self, index: BoardIndex, task: Task | None, by: AgentName) -> ClaimRefusal | None:
-        refusal = claim_refusal(task, index.tasks, by=by)
+        refusal = claim_refusal(task, index.open, by=by)
         if refusal is None and task is not None and any(map(self._files.is_unsure, task.blocked_by)):
             return "blocked"
         return refusal
@@ -343,7 +365,9 @@ class FileTaskBoard:
 
     async def _wait(self) -> None:
         self._start_reading()
-        pause = UNTOLD if self._files.news is None else SWEEP
+        # Where nothing is told all files are looked at: the more there are, the less often.
+        untold = max(UNTOLD, PER_TASK * len(self._files.index.tasks))
+        pause = SWEEP if self._files.news is not None else min(SWEEP, untold)
         try:
             with suppress(TimeoutError):
                 async with self._clock.deadline(pause):
@@ -356,19 +380,33 @@ class FileTaskBoard:
         """Hear of changes by other processes while somebody waits."""
         _ = self._files.directory  # made, so that it can be watched
         news = self._files.news
+        if self._reading is not news:
+            self._stop_reading()
         if self._reading is None and news is not None:
-            self._reading = news.fileno()
-            asyncio.get_running_loop().add_reader(self._reading, self._heard)
+            self._reading = news
+            news.tell(self._heard)
 
     def _stop_reading(self) -> None:
         reading, self._reading = self._reading, None
         if reading is not None:
-            asyncio.get_running_loop().remove_reader(reading)
+            reading.tell(None)
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
 
     def _heard(self) -> None:
-        if self._files.news is None or self._files.news.fileno() != self._reading:
+        if self._files.news is not self._reading:
             self._stop_reading()
             return
+        first = next(self._files.look().claimable(), None)
+        pause = 0.0 if first is None else self._turns.pause(first.id)
+        if not pause:
+            self._waiters.notice(self._files.index)
+        elif self._turn is None:
+            self._turn = asyncio.get_running_loop().call_later(pause, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
         self._waiters.notice(self._files.look())
 
 

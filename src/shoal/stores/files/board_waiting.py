@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from itertools import islice
+from zlib import crc32
 
 from shoal.core.names import TaskId
 from shoal.stores.files.board_index import BoardIndex
+
+_LEAST, _MOST = 0.003, 0.05
+"""Seconds over which the processes spread that go for the same task."""
+
+
+class Turns:
+    """When a process goes for a task that others hear of as well: the more often it came too late, the later.
+
+    Of a hundred that go at once, one claims it, and the others keep it and the lead from their work.
+    """
+
+    def __init__(self) -> None:
+        self._spread = 0.0
+        self._own = os.urandom(8)
+
+    def pause(self, task: TaskId) -> float:
+        """Seconds, other ones for each task, so that nobody is always the first."""
+        return self._spread * crc32(self._own + task.encode()) / 2**32
+
+    def came_first(self) -> None:
+        self._spread = self._spread / 2 if self._spread > _LEAST else 0.0
+
+    def came_too_late(self) -> None:
+        self._spread = min(_MOST, max(_LEAST, 2 * self._spread))
 
 
 class Waiters:

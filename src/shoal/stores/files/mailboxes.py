@@ -15,7 +15,7 @@ from shoal.stores.files.handles import Directory
 from shoal.stores.files.mailbox import Mailbox, MailPlaces
 from shoal.stores.files.record_locks import PATIENCE
 from shoal.stores.files.reporting import Report, unreported
-from shoal.stores.files.watch import DirectoryWatch
+from shoal.stores.files.watch import DirectoryWatch, FileWatch
 
 _LOOKED_AT = 64
 """Inboxes that are looked at in one go though nothing was told of them."""
@@ -49,6 +49,7 @@ class FileMailboxes:
         self._remembered: OrderedDict[str, Mailbox] = OrderedDict()
         """Those that know what they read last, the latest at the end."""
         self._watch: DirectoryWatch | None = None
+        self._waited_for: set[str] = set()
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._box(owner).open(foreign=foreign)
@@ -64,10 +65,9 @@ class FileMailboxes:
 
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
         box = self._box(owner)
-        if self._watch is None and self._places is not None:
-            self._watch = DirectoryWatch(
-                self._places.inboxes.path, self._look, named=self._told, anyway=self._look_anyway
-            )
+        if box.owner not in self._waited_for and self._places is not None:
+            self._waited_for.add(box.owner)
+            self._watch_inboxes(self._places.inboxes, box)
         await box.wait(beyond)
 
     def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
@@ -88,9 +88,22 @@ class FileMailboxes:
             watch.close()
         self._boxes.clear()
         self._remembered.clear()
+        self._waited_for.clear()
         places, self._places = self._places, None
         if places is not None:
             places.close()
+
+    def _watch_inboxes(self, inboxes: Directory, box: Mailbox) -> None:
+        """Where one inbox is waited for, as in a teammate's own process, mail for others wakes nobody."""
+        before = self._watch
+        if before is None and inboxes.status(f"{box.owner}.json") is not None:
+            path = inboxes.path / f"{box.owner}.json"
+            self._watch = FileWatch(path, box.wake, anyway=self._look_anyway)
+        elif before is None or isinstance(before, FileWatch):
+            self._watch = DirectoryWatch(inboxes.path, self._look, named=self._told, anyway=self._look_anyway)
+        if before is not None and before is not self._watch:
+            before.close()
+            self._look()
 
     def _told(self, names: set[str]) -> None:
         for name in names:

@@ -16,7 +16,8 @@ from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.board_index import BoardIndex
 from shoal.stores.files.board_locks import slot_of
 from shoal.stores.files.handles import Directory, read_from
-from shoal.stores.files.news import News, news_of
+from shoal.stores.files.inotify import Notices
+from shoal.stores.files.news import news_of
 from shoal.stores.files.reporting import Report
 from shoal.wire.foreign import Invalid
 from shoal.wire.tasks import TaskFile, read_task, task_bytes
@@ -30,7 +31,6 @@ _TEMPORARY = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 16
 Key = tuple[int, int, int]
-_UNSEEN: Key = (0, 0, 0)
 
 
 class TaskFiles:
@@ -43,8 +43,9 @@ class TaskFiles:
         self._report = report
         self._directory: Directory | None = None
         self._staging: Directory | None = None
-        self._news: News | None = None
+        self._news: Notices | None = None
         self._keys: dict[str, Key] = {}
+        """How files stood; empty where the kernel tells of changes, and nobody will ask."""
         self._unsure: set[TaskId] = set()
         self._highest = 0
         self.index = BoardIndex()
@@ -61,7 +62,7 @@ class TaskFiles:
         return self._directory
 
     @property
-    def news(self) -> News | None:
+    def news(self) -> Notices | None:
         return self._news
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ class TaskFiles:
                 return self.index
             self._begin()
             return self.index
-        names = None if self._news is None else self._news.names()
+        names = None if self._news is None else self._news.taken()
         if names is None:
             self._scan()
         elif names or self._unsure:
@@ -164,9 +165,9 @@ class TaskFiles:
     def _scan(self) -> None:
         assert self._directory is not None
         names = set(filter(_FILE.fullmatch, self._directory.names()))
-        keys = self._keys
-        changed = {name for name in names if name not in keys or keys[name] != self._key(name)}
-        self._reread(changed | (keys.keys() - names))
+        changed = {name for name in names if self._is_changed(name)}
+        known = self._keys.keys() | {f"{task}.json" for task in (*self.index.tasks, *self._unsure)}
+        self._reread(changed | (known - names))
 
     def _reread(self, names: Iterable[str]) -> None:
         """In the order of their numbers, which the index likes best."""
@@ -185,7 +186,8 @@ class TaskFiles:
             return None
         content, key = found
         self._highest = max(self._highest, int(task))
-        self._keys[name] = key
+        if key is not None:
+            self._keys[name] = key
         read = read_task(content, task)
         if isinstance(read, TaskFile):
             self._unsure.discard(task)
@@ -210,16 +212,19 @@ class TaskFiles:
 
     def _take_in(self, task: Task) -> None:
         """What we wrote ourselves. The news of it comes, too, and finds the same."""
-        self._keys[f"{task.id}.json"] = _UNSEEN
+        self._keys.pop(f"{task.id}.json", None)
         self.index.put(task)
         self.index.check((task.id,))
 
-    def _key(self, name: str) -> Key | None:
+    def _is_changed(self, name: str) -> bool:
+        key = self._keys.get(name)
+        if key is None:
+            return True
         assert self._directory is not None
         status = self._directory.status(name)
-        return None if status is None else _key_of(status)
+        return status is None or key != _key_of(status)
 
-    def _read(self, name: str) -> tuple[bytes, Key] | None:
+    def _read(self, name: str) -> tuple[bytes, Key | None] | None:
         # By hand, because a board is thousands of small files: one call less counts.
         assert self._directory is not None
         try:
@@ -229,8 +234,7 @@ class TaskFiles:
                 return None
             raise self._unreadable(name, error) from error
         try:
-            # Where the kernel tells of changes nobody will ask how the file stood.
-            key = _UNSEEN if self._news is not None else _key_of(os.fstat(fd))
+            key = None if self._news is not None else _key_of(os.fstat(fd))
             content = os.read(fd, _CHUNK)
             if len(content) == _CHUNK:
                 content += read_from(fd, _CHUNK)

@@ -1,14 +1,13 @@
-"""Learning that something in a directory changed: at once on Linux, by looking now and then elsewhere."""
+"""Learning that a file or a directory changed: at once on Linux, by looking now and then elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shoal.stores.files.inotify import inotify_on
+from shoal.stores.files.inotify import Notices, notices_of
 
 SAFETY = 1.0
 """Seconds after which a watcher looks anyway: a notice can be lost, and network file systems send none."""
@@ -35,44 +34,77 @@ class DirectoryWatch:
         self._named = named
         self._anyway = anyway or changed
         self._loop = asyncio.get_running_loop()
-        self._inotify = inotify_on(directory, _changes)
-        self._pause = UNTOLD if self._inotify is None else SAFETY
-        if self._inotify is not None:
-            self._loop.add_reader(self._inotify.fileno(), self._told)
+        self._place = directory
+        self._notices: Notices | None = None
+        self._listen(_in_directory)
         self._timer = self._loop.call_later(self._pause, self._look)
 
     def close(self) -> None:
         self._timer.cancel()
-        inotify, self._inotify = self._inotify, None
-        if inotify is not None:
-            self._loop.remove_reader(inotify.fileno())
-            inotify.close()
+        notices, self._notices = self._notices, None
+        if notices is not None:
+            notices.close()
 
     def tell_now(self) -> bool:
         """Tell of what changed until this moment; False where the system does not say."""
         self._told()
-        return self._inotify is not None
+        return self._notices is not None
 
     def _told(self) -> None:
-        names: set[str] = set()
-        if self._inotify is not None:
-            with suppress(OSError):
-                names = {event.name for event in self._inotify.read(timeout=0)}
-        if not names:
-            return
-        # A notice without a name is about the directory itself, or says that notices were lost.
-        if self._named is not None and "" not in names:
+        names = set() if self._notices is None else self._notices.taken()
+        # A notice without a name is about the directory itself.
+        if names and self._named is not None and "" not in names:
             self._named(names)
-        else:
+        elif names or names is None:
             self._changed()
+
+    @property
+    def _pause(self) -> float:
+        return UNTOLD if self._notices is None else SAFETY
+
+    def _listen(self, mask: Callable[[Any], Any]) -> None:
+        self._notices = notices_of(self._place, mask)
+        if self._notices is not None:
+            self._notices.tell(self._told)
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._pause, self._look)
-        if self._inotify is None:
+        if self._notices is None:
             self._changed()
         else:
             self._anyway()
 
 
-def _changes(flags: Any) -> Any:
+class FileWatch(DirectoryWatch):
+    """Of one file, whether it is written in place or another one takes its name; not of its neighbours."""
+
+    def __init__(self, file: Path, changed: Callable[[], None], *, anyway: Callable[[], None]) -> None:
+        super().__init__(file, changed, anyway=anyway)
+
+    def _listen(self, mask: Callable[[Any], Any]) -> None:
+        super()._listen(_of_file)
+
+    def _told(self) -> None:
+        before = self._notices
+        if before is not None and before.taken() != set():
+            # What has the name now is watched before anybody looks at it, so that no change is missed.
+            self._listen(_of_file)
+            before.close()
+            self._changed()
+
+    def _look(self) -> None:
+        if self._notices is not None:
+            super()._look()
+            return
+        self._listen(_of_file)
+        self._timer = self._loop.call_later(self._pause, self._look)
+        self._changed()
+
+
+def _of_file(flags: Any) -> Any:
+    gone = flags.MOVE_SELF | flags.DELETE_SELF | flags.ATTRIB
+    return flags.MODIFY | flags.CLOSE_WRITE | gone | flags.DONT_FOLLOW
+
+
+def _in_directory(flags: Any) -> Any:
     return flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE

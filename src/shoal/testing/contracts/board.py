@@ -85,6 +85,18 @@ async def a_look_finds_what_a_list_does_through_any_door(doors: Doors[TaskBoard]
 
 
 @RULES.shows()
+async def what_is_unfinished_is_what_is_not_completed(doors: Doors[TaskBoard]) -> None:
+    async with opened(doors, 2) as (board, other):
+        first, begun, done, again = await created(board, 4)
+        for task in (done, again):
+            await moved(board, task, "completed")
+        await moved(board, begun, "in_progress")
+        await moved(other, again, "pending")
+        for door in (board, other):
+            assert [task.id for task in await door.unfinished()] == [first, begun, again]
+
+
+@RULES.shows()
 async def fields_change_alone_and_an_update_gives_before_and_after(doors: Doors[TaskBoard]) -> None:
     async with doors() as board:
         (task,) = await created(board, 1)
@@ -134,6 +146,36 @@ async def others_drop_their_references_to_a_deleted_task(doors: Doors[TaskBoard]
         await board.delete(middle)
         assert (await found(other, first)).blocks == ()
         assert (await found(other, last)).blocked_by == ()
+
+
+@RULES.shows("TSK-02")
+async def completed_tasks_drop_their_references_to_a_deleted_one(doors: Doors[TaskBoard]) -> None:
+    async with opened(doors, 2) as (board, other):
+        first, middle, last = await created(board, 3)
+        await board.update(middle, Change(add_blocked_by=(first,), add_blocks=(last,)), by=ANN)
+        for task in (first, middle, last):
+            await moved(board, task, "completed")
+        await board.delete(middle)
+        assert (await found(other, first)).blocks == ()
+        assert (await found(other, last)).blocked_by == ()
+
+
+@RULES.shows("TSK-03")
+async def a_task_that_is_open_again_waits_for_what_it_waited_for(doors: Doors[TaskBoard]) -> None:
+    async with opened(doors, 2) as (board, other):
+        first, last = await created(board, 2)
+        await board.update(last, Change(add_blocked_by=(first,)), by=ANN)
+        for task in (first, last):
+            await moved(board, task, "completed")
+        for task in (last, first):
+            await moved(board, task, "pending")
+        for door in (board, other):
+            assert (await door.claim(last, by=ANN)).reason == "blocked"
+        await moved(other, first, "completed")
+        claim = await board.claim_next(by=ANN)
+        assert claim is not None
+        assert claim.task is not None
+        assert claim.task.id == last
 
 
 @RULES.shows("TSK-03")
