@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeGuard
 
 from shoal.core.agents import KeptWork
@@ -141,13 +142,14 @@ class Departures:
             post.pump.cancel()
         work: KeptWork | None = None
         try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
+            with self._put_away(member.name):
+                await self._on.stop_agents_of(member.id, "the teammate that started it ended")
             await self._out_of_the_record(post)
-            work = await member.finish()
-        except ShoalError as error:
-            self._on.note(f"Not everything of {member.name} could be put away: {error}")
+            with self._put_away(member.name):
+                work = await member.finish()
         finally:
             self._on.purse.ended(post.counted)
+            self._on.queue.forget(member.id)
             self._tell_ended(post, end, work)
             self._leaving.discard(post)
             post.gone.set()
@@ -160,16 +162,26 @@ class Departures:
         if post.member.stays:
             self.show_activity(name, active=False)
             return
-        try:
+        left = False
+        with self._put_away(name), suppress(NoSuchTeam):
             await self._board.release_all(name)
+        with self._put_away(name), suppress(NoSuchTeam):
             await rosters.leave(self.name, name)
-        except NoSuchTeam:
-            return
-        if post.approved is not None and not is_foreign(post.member):
+            left = True
+        if left and post.approved is not None and not is_foreign(post.member):
             # After it is gone: who reads that it agreed finds it gone.
             pane = post.member.pane
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
-            await self.office.post_body(name, LEAD_NAME, body)
+            with self._put_away(name):
+                await self.office.post_body(name, LEAD_NAME, body)
+
+    @contextmanager
+    def _put_away(self, name: AgentName) -> Iterator[None]:
+        """One step of it: what cannot be done keeps nothing else from being done."""
+        try:
+            yield
+        except ShoalError as error:
+            self._on.note(f"Not everything of {name} could be put away: {error}")
 
     def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
