@@ -111,14 +111,18 @@ class Departures:
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
         if post.life is not None:
-            post.member.stopping = post.member.stopping or why
+            ends_already, post.member.stopping = bool(post.member.stopping), post.member.stopping or why
             post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
-            post.life.cancel()
+            if not ends_already:
+                # Once: a second time would cut it off while it says its last word.
+                post.life.cancel()
         try:
             async with self._on.clock.deadline(KILL):
                 await post.gone.wait()
         except TimeoutError:
             self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
+            if post.life is not None:
+                post.life.cancel()
             await self._leave(post, Ending(status="killed", text="", detail=why))
 
     async def _left(self, post: Post) -> None:
