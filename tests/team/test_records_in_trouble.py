@@ -86,6 +86,37 @@ async def test_an_answer_that_cannot_be_written_is_not_lost_and_nobody_waits_for
     assert (tmp_path / "a.txt").read_text() == "one"
 
 
+@pytest.mark.spec("PPR-01")
+async def test_what_is_allowed_for_the_session_holds_for_all_before_who_asked_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    model = troupe(
+        lead=[CREATE, member("ann"), "wait", "end"],
+        ann=[use("Bash", "b1", command="git init -q ."), "done"],
+    )
+
+    async def answer(session: shoal.Session) -> None:
+        question = await anext(session.parts.desk.incoming())
+        with in_the_way(inbox_file("ann")):
+            waits = asyncio.create_task(noted(session, "The answer to ann waits"))
+            await asyncio.sleep(0)
+            session.parts.desk.answer(question.id, Allowed(remember="session"))
+            await waits
+            (update,) = session.parts.permissions.answers.updates
+            assert "git init" in str(update)
+
+    options = {"skip_permissions": False, "attended": True}
+    async with (
+        opened(tmp_path, model, **options) as session,
+        asyncio.timeout(20),
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(answer(session))
+        await all_turns(session)
+        assert len(session.parts.permissions.answers.updates) == 1
+    assert (tmp_path / ".git").is_dir()
+
+
 @pytest.mark.spec("LIF-03")
 async def test_who_takes_an_old_name_is_not_asked_to_end_for_the_one_that_had_it(tmp_path: Path) -> None:
     gate = Gate()

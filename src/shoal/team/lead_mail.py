@@ -43,6 +43,10 @@ class Company(Protocol):
 
     def agent_of(self, name: AgentName) -> AgentId: ...
 
+    def is_ours(self, name: AgentName) -> bool:
+        """Whether it is a member, and no other program."""
+        ...
+
     def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None: ...
 
     def is_idle(self, name: AgentName) -> None:
@@ -197,7 +201,13 @@ class LeadMail:
             rule=for_session(suggested),
             suggestions=suggested,
         )
-        return permission_answer(body, await self._on.ask(question))
+        answer = permission_answer(body, await self._on.ask(question))
+        if answer.response is not None and self._company.is_ours(body.agent_id):
+            # Before it hears of it: whom it writes to then need not ask again.
+            for update in suggestions_of(answer.response.permission_updates):
+                if update.destination == "session":
+                    self._on.permit(update)
+        return answer
 
     async def _plan(self, body: PlanApprovalRequest) -> PlanApprovalResponse:
         digest = digest_of(body.plan_content)
