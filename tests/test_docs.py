@@ -160,6 +160,12 @@ def test_the_tests_that_a_page_names_are_there():
     assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
+def test_every_page_installs_shoal_in_the_same_way():
+    installs = [(where, line) for where, line in commands() if line.startswith("pip install")]
+    first = {line for _, line in installs if "[" not in line and "sdk" not in line}
+    assert first == {"pip install ."}, installs
+
+
 def test_the_index_leads_to_every_page():
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / target).resolve() for target in _LINK.findall(index.read_text())}

@@ -9,7 +9,7 @@ import click
 
 from reference_pages.words import code, page, sentence, table
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.commands import COMMANDS, UNLISTED, SubCommand
+from shoal.surfaces.cli.commands import COMMANDS, SubCommand
 from shoal.surfaces.cli.flags import SECTIONS
 from shoal.surfaces.cli.main import EXAMPLES, root
 
@@ -23,8 +23,7 @@ _COMMON = frozenset({"--debug", "--help"})
 
 def flags_page() -> str:
     commands = [
-        _command(f"shoal {name}", import_module(sub.module).command, sub)
-        for name, sub in {**COMMANDS, **UNLISTED}.items()
+        _command(f"shoal {name}", import_module(sub.module).command, sub) for name, sub in COMMANDS.items()
     ]
     codes = table(("code", "meaning"), [(code(number), words) for number, words in exits.IN_HELP])
     return page("Commands and flags", _OPENING, _run(), *commands, f"## Exit codes\n\n{codes}")

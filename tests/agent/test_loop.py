@@ -11,12 +11,14 @@ import pytest
 from rig import HeldTranscript, Judge, Person, Rig, rig
 
 from shoal.agent.agent import Bounds
+from shoal.agent.calls import preview
 from shoal.agent.conversation import Conversation
 from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
 from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
 from shoal.core.errors import BudgetError, StoreError
 from shoal.core.events import (
+    PREVIEW,
     Discarded,
     Heard,
     MessageAdded,
@@ -259,6 +261,24 @@ async def test_an_unknown_tool_is_a_result_that_names_the_known_ones() -> None:
     (result,) = results_of(made)
     assert result.is_error
     assert "Did you mean echo?" in result_text(result)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"command": "make", "description": "Build it"}, "make"),
+        ({"subject": "Fix it", "description": "All of it"}, "Fix it"),
+        ({"plan": "# Dig"}, "# Dig"),
+        ({"questions": [{"question": "Which colour?", "options": []}]}, "Which colour?"),
+        ({"taskId": "1", "status": "completed"}, "taskId: 1, status: completed"),
+        ({"todos": [{"n": 1}], "deep": {"x": None}}, 'todos: [{"n":1}], deep: {"x":null}'),
+        ({"questions": "none", "n": 3}, "questions: none, n: 3"),
+        ({}, ""),
+    ],
+)
+def test_what_a_call_is_about_is_told_in_words(given: dict[str, Any], words: str) -> None:
+    assert preview(ToolUse(id="c", name="x", input=given)) == words
+    assert len(preview(ToolUse(id="c", name="x", input={"long": "x" * 9_999}))) == PREVIEW
 
 
 async def test_arguments_that_are_not_json_are_never_run() -> None:

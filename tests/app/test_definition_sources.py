@@ -248,6 +248,7 @@ def test_a_pattern_that_no_rule_can_hold_is_a_bad_value(place: Place, field: str
     with pytest.raises(BadDefinition, match=r"`:\*` stands at its end alone") as error:
         place.definitions().find("a")
     assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
+    assert str(error.value).count(field) == 1, "its place is told once"
     with pytest.raises(BadDefinition, match=r"--agents: a\.tools: .*is empty"):
         place.definitions({"a": {"description": "d", "prompt": "p", "tools": ["Bash( )"]}})
 

@@ -93,6 +93,13 @@ async def test_one_that_is_set_to_block_when_it_fails_does(project: Path, troubl
     assert why in told
 
 
+async def test_of_two_that_do_the_same_the_one_that_blocks_when_it_fails_is_run(project: Path) -> None:
+    lenient, strict = command("exit 3"), command("exit 3", onFailure="block")
+    result, _, ran = await looked(project, {"PreToolUse": {"hooks": [lenient, strict, lenient]}})
+    assert "was not run" in result
+    assert len(ran) == 1
+
+
 @pytest.mark.spec("HOK-02")
 async def test_a_hook_that_hangs_is_ended_with_all_it_started(project: Path, tmp_path: Path) -> None:
     pids = tmp_path / "pids"

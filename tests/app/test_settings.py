@@ -212,6 +212,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ('{\n "shoal": []\n}', 2, "shoal"),
         ('{\n "permissions": {\n  "deny": [\n   "a",\n   5\n  ]\n }\n}', 5, "permissions.deny.1"),
         ('{"permissions": {"allow": "Read"}}', 1, "permissions.allow"),
+        ('{"permissions": {"allow": ["Bash("]}}', 1, "permissions.allow: 'Bash(' is not a permission rule:"),
         ('{\n\n "permissions": {"defaultMode": "yolo"}}', 3, "permissions.defaultMode"),
         ('{\n "model": 5}', 2, "model"),
         ('{\n "env": {\n  "A": [1]}}', 2, "env"),
@@ -355,6 +356,21 @@ def test_a_misspelt_limit_is_said(place):
     told = " ".join(place.load().warnings)
     assert "shoal.agent_limits.dollars is not a setting" in told
     assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in told
+
+
+def test_of_thousands_of_keys_that_are_no_settings_the_first_are_named(place):
+    place.write(home={"shoal": {f"key-{number}": 1 for number in range(3_000)}})
+    told = [warning for warning in place.load().warnings if "ignored" in warning]
+    assert "shoal.key-0 is not a setting" in told[0]
+    assert len(told) == 21
+    assert "2,980 more keys of shoal are not settings" in told[-1]
+
+
+def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_said(place):
+    place.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
+    told = " ".join(place.load().warnings)
+    assert "shoal.models.m.windows is not a setting and is ignored. Is window meant?" in told
+    assert "shoal.telemetry.contents is not a setting and is ignored. Is content meant?" in told
 
 
 @pytest.mark.spec("USR-01")

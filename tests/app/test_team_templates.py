@@ -302,6 +302,7 @@ BAD = {
     "a mode nobody knows": (HEAD + ROLE + "    mode: yolo\n---\n", 6, "not one of default, acceptEdits"),
     "a count of none": (HEAD + ROLE + "    count: 0\n---\n", 6, "a whole number from 1 on"),
     "too many": (HEAD + ROLE + "    count: 33\n---\n", 3, "at most 32"),
+    "more than any memory holds": (HEAD + ROLE + "    count: 100000000000\n---\n", 3, "at most 32"),
     "a budget in words": (HEAD + ROLE + "budget:\n  usd: much\n---\n", 7, "a number of dollars"),
     "a budget of nothing": (HEAD + ROLE + "budget: {usd: 0}\n---\n", 6, "a number of dollars above 0"),
     "an owner that is no role": (

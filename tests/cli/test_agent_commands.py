@@ -229,3 +229,47 @@ async def test_a_name_that_cannot_be_one_writes_nothing(shoal: Program, project:
     assert ran.code == 2
     assert ran.err
     assert not (project / ".claude").exists()
+
+
+HOOKED = """---
+name: {name}
+description: d
+hooks:
+  {event}:
+    - hooks:
+        - {{type: command, command: "{command}", async: true}}
+---
+p
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "command", "told"),
+    [
+        ("PreTolUse", "true", "hooks.PreTolUse: there is no such event; is PreToolUse meant?"),
+        ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: a command is expected, as text."),
+    ],
+)
+async def test_hooks_for_which_an_agent_would_not_start_are_problems(
+    shoal: Program, project: Path, event: str, command: str, told: str
+) -> None:
+    file = project / ".claude" / "agents" / "hooked.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(HOOKED.format(name="hooked", event=event, command=command))
+    ran = await shoal("agents", "validate", str(file))
+    assert ran.code == 1
+    assert ran.text.splitlines() == [f"{file}:4: {told}", "1 agent, 1 problem, 0 warnings."]
+    (problem,) = json.loads((await shoal("agents", "validate", "--json", str(file))).out)["problems"]
+    assert (problem["agent"], problem["line"]) == ("hooked", 4)
+    assert f"{problem['field']}: {problem['what']}" == told
+
+
+async def test_a_hook_that_works_otherwise_than_one_may_think_is_a_warning(
+    shoal: Program, project: Path
+) -> None:
+    file = project / ".claude" / "agents" / "hooked.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(HOOKED.format(name="hooked", event="PreToolUse", command="true"))
+    ran = await shoal("agents", "validate", str(file))
+    assert ran.code == 0
+    assert "async: it cannot decide anything" in ran.text

@@ -43,7 +43,8 @@ async def test_a_mistake_is_told_before_anything_starts(shoal: Program, given: s
     ran = await shoal("-p", "go", "--model", MODEL, "--agents", given)
     assert (ran.code, ran.out) == (2, b"")
     assert told in ran.err
-    assert "--agents" in ran.err
+    assert ran.err.startswith("shoal: --agents:")
+    assert ran.err.count("--agents") == 1
 
 
 async def test_a_session_takes_a_mapping_and_tells_of_files_it_cannot_use(tmp_path: Path) -> None:

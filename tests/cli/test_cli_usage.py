@@ -38,6 +38,17 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert f"  shoal {name}" in shown
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--agents", "none.json"), ("--mcp-config", "none.json"), ("--mcp-config", "{"), ("--channels", "chat")],
+)
+def test_a_flag_that_cannot_be_taken_is_named_once(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-p", "hi", flag, value]) == 2
+    assert capsys.readouterr().err.count(flag) == 1
+
+
 def _parts() -> list[tuple[str, str]]:
     commands = ((name, import_module(sub.module).command) for name, sub in COMMANDS.items())
     return [
@@ -106,6 +117,11 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--allowedTools", "Bash("], "--allowedTools: The parentheses"),
         (["-p", "hi", "--disallowed-tools", "7"], "--disallowedTools: '7' is not a permission rule"),
         (["doctor", "--jsno"], "Did you mean '--json'?"),
+        (["help", "tema"], "There is no command 'tema'. Did you mean `shoal help team`?"),
+        (["help", "xyzzy"], "There is no command 'xyzzy'."),
+        (["stop"], "`shoal ps` lists the runs that are live"),
+        (["send"], "`shoal ps` lists the runs that are live"),
+        (["view"], "`shoal ps` lists the runs that are live"),
     ],
 )
 def test_wrong_usage_exits_2_and_says_what_was_meant(

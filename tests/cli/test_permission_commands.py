@@ -207,3 +207,18 @@ async def test_each_has_help_with_examples(shoal: Program, command: str) -> None
     ran = await shoal(command, "--help")
     assert ran.code == 0
     assert f"  shoal {command} " in ran.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("bash", "shoal: There is no tool 'bash' here. Is Bash meant?\n"),
+        ("Xyzzy", "shoal: There is no tool 'Xyzzy' here.\n"),
+        ("Bash", ""),
+        ("Task", ""),
+        ("mcp__docs__find", ""),
+    ],
+)
+async def test_a_name_that_no_tool_has_is_pointed_out(shoal: Program, tool: str, told: str) -> None:
+    ran = await shoal("permissions", "explain", tool, "{}")
+    assert (ran.code, ran.err) == (0, told)

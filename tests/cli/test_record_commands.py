@@ -12,6 +12,7 @@ from shoal_process import Program
 from shoal.app.teams.record import AgentsRecord
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
+from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import Newcomer
 
 
@@ -49,6 +50,20 @@ async def test_a_task_is_added_listed_changed_and_shown(shoal: Program, team: st
     assert (shown["description"], shown["metadata"]) == ("All four", {"by": "hand"})
     assert json.loads((home / "tasks" / "roof" / "1.json").read_bytes()) == shown
     assert (await shoal("task", "update", "2", "--status", "deleted")).text == "Task 2 is deleted.\n"
+
+
+async def test_what_only_shoal_keeps_with_a_task_is_not_shown_to_a_person(
+    shoal: Program, team: str, home: Path
+) -> None:
+    await shoal("task", "add", "Lay the beams")
+    await shoal("task", "update", "1", "--metadata", '{"by": "hand"}')
+    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(2))
+    assert (await record.board(TeamName(team)).claim(TaskId("1"), by=AgentName("alice"))).success
+    shown = (await shoal("task", "show", "1")).text
+    await record.aclose()
+    assert "alice" in shown
+    assert '{"by":"hand"}' in shown
+    assert "attempt" not in shown
 
 
 @pytest.mark.spec("TSK-08")
@@ -109,6 +124,8 @@ async def test_what_cannot_be_is_told_in_a_sentence(shoal: Program, team: str, h
         ("task", "show", "../x"): (1, "not a task id"),
         ("task", "add", "x", "--blocked-by", "9"): (1, "no task 9"),
         ("task", "update", "9", "--status", "completed"): (1, "no task 9"),
+        ("task", "add", " "): (2, "The subject is empty"),
+        ("task", "update", "9", "--subject", ""): (2, "The subject is empty"),
         ("task", "update", "9"): (2, "nothing to change"),
         ("task", "update", "9", "--metadata", "[1]"): (2, "JSON object"),
         ("task", "ls", "--team", "wall"): (2, "There are: roof."),

@@ -244,14 +244,18 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
         assert {"to": "bob", "from": "user"}.items() <= exported["mail"][-1].items()
         speechless = await shoal("team", "resume")
         assert (speechless.code, "Give a prompt: shoal team resume -p" in speechless.err) == (2, True)
+        mode = "goes on in the mode default. It had bypassPermissions; again: --dangerously-skip-permissions"
+        assert mode in speechless.err
         resumed = await shoal("team", "resume", "-p", "go on", "--output-format", "json", YES[0])
         assert resumed.code == 0, resumed.err
+        assert "goes on in the mode" not in resumed.err
         assert resumed.result["session_id"] == session
     assert models == {MODEL.partition(":")[2]}, "it is that of the flag with which the team was started"
     # As the person's own words: what agents say comes in a frame of the runtime's.
     assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
     team = await facts(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
+    assert "A team that has ended can go on: shoal team resume roof" in (await shoal("team", "ls")).text
     assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
     assert leftovers(home) == []

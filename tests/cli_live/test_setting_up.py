@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cli_live.conftest import Place
+from cli_live.test_interactive import CTRL_C
 from shoal.testing import call, chat_server, in_thread, messages_server
 from shoal.testing.replies import unauthorized
 
@@ -75,3 +76,11 @@ def test_who_has_a_key_is_offered_nothing(place: Place) -> None:
         env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         terminal = place.shoal_at_terminal("hi", **NOBODY, **env)
         assert "Set one up" not in terminal.wait_for("Hello from the model.")
+
+
+def test_ctrl_c_at_a_question_ends_it_on_a_line_of_its_own(place: Place) -> None:
+    terminal = place.shoal_at_terminal("setup", **NOBODY)
+    terminal.wait_for("Which provider [1]:")
+    terminal.type(CTRL_C)
+    assert terminal.wait_for_end() == 130
+    assert "shoal: Interrupted." in terminal.screen.lines

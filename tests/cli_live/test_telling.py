@@ -17,6 +17,7 @@ from cli_live.terminal import Terminal, environment
 from shoal.app.picture.standing import Standings
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
+    PREVIEW,
     Answered,
     Asked,
     AssistantSaid,
@@ -44,7 +45,7 @@ from shoal.surfaces.cli.plain.asking import Asking, shown_input
 from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.terminal.activity import Activity
 from shoal.surfaces.terminal.outcomes import outcome
-from shoal.surfaces.terminal.paint import width
+from shoal.surfaces.terminal.paint import cut_at_word, width
 from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
 
 
@@ -116,6 +117,32 @@ def test_a_journal_without_deltas_is_told_from_its_previews() -> None:
         onlooker=True,
     )
     assert text == "\n› Fix it.\n\nI look.\n\n● Bash make  → exit 0\n"
+
+
+def test_what_a_journal_cut_short_ends_with_a_whole_word_and_a_mark() -> None:
+    long = " ".join(["marvellous"] * 30)
+    text = told(
+        TurnStarted(agent=LEAD, turn=1, prompt=long[:PREVIEW]),
+        AssistantSaid(agent=LEAD, entry=EntryId("1"), preview=long[:PREVIEW], tool_uses=0),
+        onlooker=True,
+    )
+    asked, said = text.replace("› ", "").split("\n\n")
+    assert asked.strip() == said.strip() == " ".join(["marvellous"] * 18) + " …"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (17, "one two three"),
+        (13, "one two three"),
+        (12, "one two …"),
+        (9, "one two …"),
+        (8, "one …"),
+        (3, "on…"),
+    ],
+)
+def test_a_line_is_cut_after_a_whole_word_where_there_is_one(columns: int, shown: str) -> None:
+    assert cut_at_word("one two three", columns) == shown
 
 
 def test_a_list_of_steps_is_shown_as_one() -> None:
@@ -254,6 +281,7 @@ def on_terminal(*events: Event) -> Seen:
         ("Read", "a\nb\n", None, False, "2 lines"),
         ("Grep", "x", {"count": 4}, False, "4 found"),
         ("Glob", "No file fits.", {"count": 0}, False, "nothing found"),
+        ("AskUserQuestion", "The person answered:\nWhich? → b", {"answers": {"Which?": "b"}}, False, "→ b"),
         ("Bash", "(no output)", {"exit_code": 0}, False, "→ exit 0"),
         ("Bash", "x", {"exit_code": None, "timed_out": True}, True, "→ ended: it took too long"),
         ("Bash", "", {"shell_id": "s1"}, False, "→ runs in the background"),

@@ -181,10 +181,19 @@ def test_one_who_comes_before_the_agent_waits_for_it_and_words_for_nobody_are_gi
     assert view.wait_for_end() == 0
 
 
+def test_an_agent_that_a_run_which_has_ended_never_had_is_not_waited_for(place: Place) -> None:
+    talk = place.talk({"text": "Hello."}, prompt="hi")
+    talk.wait_for("Hello.")
+    talk.type(CTRL_D)
+    assert talk.wait_for_end() == 0
+    told = place.shoal("view", session_of(place), "ann")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "has ended, and had no agent 'ann'. It had: lead." in told.stderr
+    assert "Hello." in place.shoal("view", session_of(place), "lead").stdout
+
+
 @pytest.mark.spec("BCK-08")
-def test_neither_the_viewer_nor_the_papers_of_teammates_show_in_help(place: Place) -> None:
+def test_help_shows_the_viewer_but_not_the_papers_of_teammates(place: Place) -> None:
     told = place.shoal("--help").stdout
-    assert "\n  watch " in told
-    assert "\n  view " not in told
+    assert "\n  view " in told
     assert "--agent-" not in told
-    assert place.shoal("view", "--help").returncode == 0

@@ -129,6 +129,7 @@ def test_a_run_that_is_killed_ends_the_watching_with_a_word_about_it(place: Plac
     os.kill(talk.pid, signal.SIGKILL)
     assert watch.wait_for_end() == 0
     assert "its process is gone" in watch.screen.text
+    assert f"shoal --resume {session_of(place)}" in watch.screen.text
 
 
 def test_an_unknown_run_is_a_sentence(place: Place) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -87,3 +89,35 @@ def test_a_schema_that_leads_to_itself_comes_to_an_end() -> None:
 
 def test_only_the_first_few_are_told() -> None:
     assert len(misfits(["x"] * 50, {"items": {"type": "integer"}})) == 10
+
+
+@pytest.mark.parametrize("value", [[1, True], [0, False], [[1], [True]], [{"a": 1}, {"a": True}], [1, "1"]])
+def test_items_that_only_python_takes_for_the_same_are_two(value):
+    assert misfits(value, {"uniqueItems": True}) == []
+
+
+@pytest.mark.parametrize("value", [[1, 1.0], [{"a": [1], "b": 2}, {"b": 2, "a": [1]}], [None, None]])
+def test_items_that_json_takes_for_the_same_are_one(value):
+    assert misfits(value, {"uniqueItems": True}) == ["the value: an item stands in it twice"]
+
+
+def test_a_constant_is_the_same_in_all_its_parts():
+    assert misfits({"on": [True]}, {"const": {"on": [True]}}) == []
+    assert misfits({"on": [1]}, {"const": {"on": [True]}})
+    assert misfits([1], {"enum": [[True], [2]]})
+
+
+def test_a_long_list_that_fits_is_not_refused_and_takes_no_time_to_speak_of():
+    value = [{"number": number} for number in range(30_000)]
+    each = {"type": "object", "properties": {"number": {"type": "integer"}}}
+    since = time.perf_counter()
+    assert misfits(value, {"type": "array", "items": each, "uniqueItems": True}) == []
+    assert time.perf_counter() - since < 5
+
+
+def test_a_value_without_end_is_compared_as_far_as_it_is_looked_at():
+    value: Any = 1
+    for _ in range(sys.getrecursionlimit() // 2):
+        value = {"a": [value]}
+    assert misfits(value, {"const": value}) == []
+    assert misfits([value, 1], {"uniqueItems": True}) == []

@@ -124,7 +124,7 @@ def _names_stay_inside(data: bytes) -> None:
     for make in (
         lambda: places.run_directory(home, SessionId(text)),
         lambda: places.transcript_path(home, text, SessionId(text)),
-        lambda: places.subagent_path(home, text, SessionId("s"), AgentId(text)),
+        lambda: places.subagent_path(home, AgentId(text)),
         lambda: home / "teams" / names.team_name(text),
         lambda: home / "inboxes" / f"{names.agent_name(text)}.json",
         lambda: home / "tasks" / f"{names.task_id(text)}.json",

@@ -30,7 +30,7 @@ from shoal.wire import (
     questions,
     roster,
     settings,
-    stream_json,
+    stream_incoming,
     stream_opening,
     tasks,
     transcript,
@@ -184,10 +184,10 @@ def _message_is_kept(read: Any) -> None:
 
 
 def _wished(said: Any) -> None:
-    if isinstance(said, stream_json.Control):
+    if isinstance(said, stream_incoming.Control):
         try:
             stream_opening.wishes_in(said.body)
-        except stream_json.BadLine:
+        except stream_incoming.BadLine:
             return
 
 
@@ -209,7 +209,7 @@ _UNSEEDED = (
     Door("body", lambda data: bodies.read_body(text_of(data)), (), check=_body_is_kept),
     Door("control-request", control.read_request, (control.NotUnderstood,), check=_message_is_kept),
     Door("control-told", control.read_told, _WRONG),
-    Door("stream-json", stream_json.incoming, (stream_json.BadLine,), check=_wished),
+    Door("stream-json", stream_incoming.incoming, (stream_incoming.BadLine,), check=_wished),
     Door("hook-output", _verdicts),
     Door("hooks", _hooks),
     Door("mcp", _servers, (), check=_servers_are_kept),

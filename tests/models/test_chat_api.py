@@ -194,6 +194,34 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}, {"path": "b"}]
 
 
+async def test_calls_that_all_have_the_same_index_are_told_apart_by_their_ids() -> None:
+    def part(call_id: str, arguments: str) -> dict[str, Any]:
+        return {"index": 0, "id": call_id, "function": {"name": "Read", "arguments": arguments}}
+
+    reply = await understood(
+        chunk({"tool_calls": [part("call_aaaaa", '{"path": "a"}')]}),
+        chunk({"tool_calls": [part("call_bbbbb", '{"path": "b"}')]}, "tool_calls"),
+        "[DONE]",
+    )
+    assert [(use.id, use.input) for use in reply.message.tool_uses] == [
+        ("call_aaaaa", {"path": "a"}),
+        ("call_bbbbb", {"path": "b"}),
+    ]
+
+
+async def test_a_call_every_part_of_which_has_an_id_of_its_own_is_one_call() -> None:
+    def part(call_id: str, name: str | None, arguments: str) -> dict[str, Any]:
+        return {"index": 0, "id": call_id, "function": {"name": name, "arguments": arguments}}
+
+    reply = await understood(
+        chunk({"tool_calls": [part("call_aaaaa", "Read", "")]}),
+        chunk({"tool_calls": [part("call_bbbbb", None, '{"path"')]}),
+        chunk({"tool_calls": [part("call_ccccc", None, ': "a"}')]}, "tool_calls"),
+        "[DONE]",
+    )
+    assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}]
+
+
 @pytest.mark.parametrize(
     ("finish", "stop"),
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "end_turn")],

@@ -15,7 +15,9 @@ from model_kit import Ear, anthropic_at, asking, events, http, listening, openai
 
 from shoal.core.errors import BadRequest, ConnectionLost
 from shoal.core.requests import Delta, Sent, TextDelta, unheard
+from shoal.models.catalogue import card_of
 from shoal.models.connection import Connection, tls_context
+from shoal.models.providers import Access, find_offered, make_model
 from shoal.testing import FakeClock, MockServer, messages_server
 from shoal.testing.messages_form import MessagesForm
 from shoal.testing.replies import Reset, Stale
@@ -205,3 +207,27 @@ async def test_a_reader_is_woken_by_the_end() -> None:
     connection.connection_lost(None)
     assert await reading == b""
     assert not connection.reusable
+
+
+async def test_models_are_asked_for_at_the_whole_address_and_without_its_login() -> None:
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(http(b'{"data": [{"id": "m"}]}', "Content-Type: application/json"))
+        await writer.drain()
+
+    async with listening(serve) as port:
+        access = Access(base_url=f"http://me:secret@127.0.0.1:{port}/v1?api-version=2")
+        assert await find_offered("openai", access, within=5) == ["m"]
+    assert heard[0].startswith(
+        f"GET /v1/models?api-version=2 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode()
+    )
+    assert b"secret" not in heard[0]
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:secret@127.0.0.1:1", "https://127.0.0.1:1", "http://"])
+def test_a_proxy_that_cannot_be_used_is_refused_at_once(proxy: str) -> None:
+    with pytest.raises(BadRequest, match="begins with http://") as refused:
+        make_model("openai", card_of("openai", "m"), Access(proxy=proxy), clock=FakeClock())
+    assert "secret" not in str(refused.value)

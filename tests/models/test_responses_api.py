@@ -200,6 +200,17 @@ def test_the_system_prompt_images_and_failed_calls_have_their_places() -> None:
     assert more["content"] == [{"type": "input_text", "text": "Both?"}]
 
 
+def test_a_failed_call_with_a_picture_is_told_as_failed() -> None:
+    sent = body(
+        heard(Text(text="Look.")),
+        said(ToolUse(id="c1", name="Read", input={})),
+        heard(ToolResult(tool_use_id="c1", content=(Text(text="half of it"), PNG), is_error=True)),
+        tools=[READ],
+    )
+    texts = [part.get("text") for part in sent["input"][-1]["output"]]
+    assert texts == ["Error:", "half of it", None]
+
+
 @pytest.mark.parametrize(
     ("model", "tokens", "reasoning"),
     [

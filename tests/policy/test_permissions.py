@@ -348,6 +348,12 @@ def test_a_question_comes_with_what_would_make_it_needless(tmp_path: Path) -> No
         SetMode(mode="acceptEdits", destination="session"),
         AddRules(rules=(RuleValue(tool_name="Edit", rule_content="/src/**"),), destination="localSettings"),
     )
+    writing = (RuleValue(tool_name="Write", rule_content="/**"),)
+    assert suggestions("Write", file_path="a.py") == (
+        AddRules(rules=writing, destination="session"),
+        SetMode(mode="acceptEdits", destination="session"),
+        AddRules(rules=writing, destination="localSettings"),
+    )
     etc = (RuleValue(tool_name="Read", rule_content="//etc/hostname"),)
     assert suggestions("Read", file_path="/etc/hostname") == (
         AddRules(rules=etc, destination="session"),

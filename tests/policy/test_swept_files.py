@@ -8,7 +8,7 @@ import pytest
 from judging import decide, permissions, shell, word
 
 from shoal.core.decisions import Ask, Deny
-from shoal.policy import withheld
+from shoal.policy import wildcards, withheld
 from shoal.policy.patterns import path_anchor
 
 
@@ -26,7 +26,7 @@ def project(tmp_path: Path) -> Path:
     ["grep -r x .", "grep -r x", "grep x -rn src .", "grep -R x ./", "egrep --recursive x .",
      "grep -d recurse x .", "grep --directories=recurse x .", "rg x", "rg x .", "rg -uu x ./",
      "git grep x", "git grep x -- .", "diff -r . docs", "cat sec*/k", "cat */k", "cat ./?ecrets/k",
-     "cat [s]ecrets/k", "cat [^a]ecrets/k", "cat [[:alpha:]]ecrets/k", "head -n1 */*",
+     "cat [s]ecrets/k", "cat **/k", "cat [^a]ecrets/k", "cat [[:alpha:]]ecrets/k", "head -n1 */*",
      "find . -type f -exec cat {} +", "find . -exec grep x {} ;", "git show HEAD:secrets/k",
      "git blame secrets/k", "git cat-file -p HEAD:./secrets/k", "cd src && cd .. && rg x",
      "echo; grep -rl x . | head", "env grep -r x .", "timeout 5 rg x", "/usr/bin/grep -r x .",
@@ -83,7 +83,7 @@ def test_where_there_is_too_much_to_look_through_it_is_asked(
 ) -> None:
     rules = permissions(project, deny="Read(*.key)")
     assert shell(rules, "rg x") == "allow"
-    monkeypatch.setattr(withheld, "_MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(withheld, "MOST_LOOKED_AT", 3)
     assert shell(rules, "rg x") == "ask"
 
 
@@ -100,3 +100,28 @@ def test_a_child_elsewhere_is_kept_from_the_parents_files_too(project: Path, tmp
 )  # fmt: skip
 def test_the_anchor_of_a_pattern_is_above_all_it_fits(pattern: str, anchor: tuple[str, bool]) -> None:
     assert path_anchor(pattern, "/p") == anchor
+
+
+def test_wildcards_for_more_than_can_be_looked_through_are_asked(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ruled = permissions(project, deny="Read(./secrets/**)", allow="Bash")
+    assert shell(ruled, "cat src/*") == "allow"
+    monkeypatch.setattr(wildcards, "MOST_LOOKED_AT", 1)
+    assert shell(ruled, "cat src/*") == "ask"
+    keyed = permissions(project, allow="Bash", home=project / "home")
+    assert shell(keyed, "cat *") == "ask", "the keys of Shoal may be among them"
+    assert shell(permissions(project, allow="Bash"), "cat *") == "allow"
+
+
+def test_zsh_looks_at_any_depth_for_two_stars(project: Path) -> None:
+    (project / "a/b").mkdir(parents=True)
+    (project / "a/b/deep").write_text("x")
+    ruled = permissions(project, deny="Read(./a/b/**)", allow="Bash")
+    assert shell(ruled, "cat **/deep") == "ask"
+    assert shell(ruled, "cat **/c.md") == "allow"
+
+
+def test_wildcards_that_lead_where_nobody_may_look_are_judged(project: Path) -> None:
+    ruled = permissions(project, deny="Read(./secrets/**)", home=project / "home")
+    assert shell(ruled, "cat /proc/*/fd/*") == "ask"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -219,6 +220,28 @@ async def test_without_an_inbox_or_a_team_mail_is_refused(mail, home):
     with pytest.raises(NoSuchTeam):
         await mail.post("ann", message("x"))
     assert not inbox(home).exists()
+
+
+async def test_all_who_post_while_the_team_is_being_removed_hear_that_nothing_was_written(mail, home):
+    shutil.rmtree(home / "shoal" / "teams" / "t" / "staging")
+    posts = [mail.post("ann", message(str(n))) for n in range(3)]
+    outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 10)
+    assert [type(each) for each in outcomes] == [StoreError] * 3
+
+
+async def test_what_is_kept_behind_the_inbox_is_not_told_as_refused_where_it_cannot_move_up(mail, home):
+    for number in range(66):
+        await mail.post("ann", message(str(number)))
+    # Another program has taken all that was in the file, and knows nothing of what waits behind it.
+    entries = json.loads(inbox(home).read_bytes())
+    inbox(home).write_text(json.dumps([{**entry, "read": True} for entry in entries]))
+    in_the_way = home / "shoal" / "teams" / "t" / "staging" / "ann.json"
+    in_the_way.unlink()
+    in_the_way.mkdir()
+    receipt = await mail.post("ann", message("last"))
+    assert receipt.standing == "queued"
+    in_the_way.rmdir()
+    assert await consumed(mail) == ["64", "65", "last"]
 
 
 async def test_a_link_in_the_place_of_an_inbox_leads_nowhere(mail, home, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import LockUnavailable, StoreError
+from shoal.stores.files.flock_queue import MOST_THREADS
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.record_locks import RecordLock
 
@@ -31,10 +32,10 @@ def record(root):
     """Makes locks of the same record, each as another process would have it."""
     opened = []
 
-    def make(**how):
+    def make(name="box", **how):
         locks, boxes = root.within("shoal", "locks"), root.within("boxes")
         opened.extend((locks, boxes))
-        return RecordLock(locks, "box", beside=boxes, file="box.json", **how)
+        return RecordLock(locks, name, beside=boxes, file=f"{name}.json", **how)
 
     yield make
     for directory in opened:
@@ -115,6 +116,76 @@ async def test_many_waiters_cancelled_at_random_leave_the_lock_free(record):
     assert [r for r in results if not isinstance(r, asyncio.CancelledError)] == [None] * 15
     async with asyncio.timeout(30), record():
         pass
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * MOST_THREADS])
+async def test_those_who_give_up_on_one_lock_do_not_keep_others_from_another(record, at_once):
+    """Each wait is a thread's, and there are not many of those."""
+
+    async def give_up():
+        with pytest.raises(LockUnavailable):
+            await record(patience=0.05).__aenter__()
+
+    async with record():
+        for _ in range(2 * MOST_THREADS // at_once):
+            await asyncio.gather(*[give_up() for _ in range(at_once)])
+        async with record("other"):
+            waiting = asyncio.ensure_future(record("other", patience=5).__aenter__())
+            done, _ = await asyncio.wait([waiting], timeout=0.05)
+            assert not done
+        await waiting
+    async with asyncio.timeout(5), record():
+        pass
+
+
+async def test_one_who_was_given_up_on_does_not_have_the_lock_when_it_is_wanted_again(record):
+    async with record():
+        with pytest.raises(LockUnavailable):
+            await record(patience=0.01).__aenter__()
+        again = asyncio.ensure_future(record(patience=5).__aenter__())
+        done, _ = await asyncio.wait([again], timeout=0.05)
+        assert not done
+    held = await again
+    held.confirm()
+    with pytest.raises(LockUnavailable):
+        await record(patience=0.01).__aenter__()
+
+
+async def test_who_wants_a_lock_now_or_not_at_all_never_waits(record):
+    lock = record().own
+    async with lock:
+        next_one = asyncio.ensure_future(lock.__aenter__())
+        await asyncio.sleep(0)
+    # It is free, and yet promised to the one who waits.
+    asked = lock.take_now()
+    with pytest.raises(StopIteration) as answer:
+        asked.send(None)
+    assert answer.value.value is False
+    await next_one
+    await lock.__aexit__(None, None, None)
+    assert await lock.take_now()
+    await lock.__aexit__(None, None, None)
+
+
+async def test_a_lock_of_the_dead_that_another_program_removes_meanwhile_is_made_anew(root, home):
+    """It is stale to that program, too, which removes it between our look and our hand."""
+
+    class Shared(Directory):
+        def status(self, name):
+            seen = super().status(name)
+            if seen is not None and not removed:
+                removed.append(name)
+                os.rmdir(name, dir_fd=self.fd)
+            return seen
+
+    removed = []
+    locks, boxes = root.within("shoal", "locks"), root.within("boxes")
+    foreign_lock(home).mkdir(mode=0o1700)
+    shared = Shared(boxes.path, os.dup(boxes.fd))
+    with locks, boxes, shared:
+        async with RecordLock(locks, "box", beside=shared, file="box.json"):
+            assert removed
+            assert foreign_lock(home).is_dir()
 
 
 async def test_waiting_does_not_stop_the_event_loop(record):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -50,6 +52,21 @@ def test_names_that_clean_to_the_same_do_not_meet(tmp_path):
 
 
 @pytest.mark.spec("HOM-05")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="nothing counts what is written")
+def test_a_name_that_comes_again_and_again_does_not_cost_more_each_time(tmp_path):
+    results, content = FileResults(tmp_path / "results"), b"x" * 10_000
+    before = written()
+    paths = [results.keep("call_1.txt", content) for _ in range(50)]
+    assert len(set(paths)) == 50
+    assert written() - before < 2 * 50 * len(content)
+
+
+def written():
+    """Bytes that this process has written, as the system counts them."""
+    facts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(facts["wchar"])
+
+
 def test_a_result_is_private_and_leaves_no_temporary_file(tmp_path):
     path = FileResults(tmp_path / "results").keep("t1", b"x" * 1_000_000)
     assert path.stat().st_mode & 0o777 == 0o600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import AsyncExitStack
 
 import pytest
@@ -153,6 +154,19 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
+async def test_what_is_wrong_with_a_member_is_told_once_however_often_the_roster_changes(home, clock):
+    reports = []
+    rosters = FileRosters(home, clock=clock, report=reports.append)
+    await made(rosters)
+    whole = config(home)
+    whole["members"].append({"name": 1})
+    (home / "teams" / "roof" / "config.json").write_text(json.dumps(whole))
+    for name in ("ann", "bob", "cid"):
+        await rosters.join("roof", newcomer(name))
+    assert len(reports) == 1
+    assert config(home)["members"][-1] == {"name": 1}
+
+
 async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
     rosters = FileRosters(home, clock=clock)
     await made(rosters)
@@ -200,6 +214,48 @@ async def test_a_team_that_was_being_made_does_not_hold_its_name(home, rosters, 
     assert (home / "teams" / "roof").exists()
     assert (await made(rosters)).name == "roof"
     assert (await made(rosters)).name == "roof-2"
+
+
+@pytest.mark.spec("USR-15")
+@pytest.mark.parametrize("stuck", ["teams", "tasks"])
+async def test_a_team_of_which_something_cannot_be_removed_stays_gone(home, clock, monkeypatch, stuck):
+    reports = []
+    rosters = FileRosters(home, clock=clock, report=reports.append)
+    await made(rosters)
+    real = Directory.remove_tree
+    with monkeypatch.context() as held:
+        held.setattr(
+            Directory, "remove_tree", lambda self, name: self.path.name != stuck and real(self, name)
+        )
+        await rosters.delete("roof")
+        assert await rosters.read("roof") is None
+        assert str(home / stuck / "roof") in reports[0]
+        assert (await made(rosters)).name == "roof-2"
+    assert (await made(rosters)).name == "roof"
+    assert len((await rosters.read("roof")).members) == 1
+
+
+async def test_mail_that_waited_in_a_team_that_another_program_removed_is_not_for_the_next_one(home, rosters):
+    await made(rosters)
+    waiting = home / "shoal" / "teams" / "roof" / "overflow" / "ann.jsonl"
+    waiting.parent.mkdir()
+    waiting.write_text('{"from":"bob","text":"of old","timestamp":"2026-02-13T10:11:35.247Z"}\n')
+    shutil.rmtree(home / "teams" / "roof")
+    shutil.rmtree(home / "tasks" / "roof")
+    assert (await made(rosters)).name == "roof"
+    assert not waiting.exists()
+
+
+@pytest.mark.spec("USR-12", "USR-15")
+async def test_a_team_that_was_made_whole_is_not_taken_for_half_of_one_when_its_roster_breaks(home, rosters):
+    await made(rosters)
+    (home / "shoal" / "teams" / "roof" / "making").touch()  # as one leaves it who dies right before the end
+    await made(rosters, "house")
+    (home / "teams" / "roof" / "config.json").write_text("broken")
+    assert await rosters.read("roof") is None
+    await made(rosters, "barn")
+    (kept,) = (home / "teams" / "roof").glob("config.json.corrupt-*")
+    assert kept.read_text() == "broken"
 
 
 def _die(*_):

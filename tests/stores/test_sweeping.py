@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from pathlib import Path
 
@@ -91,6 +92,16 @@ def session(home, writer, clock):
         return name
 
     return made
+
+
+def test_a_run_that_never_said_a_word_goes_at_the_first_sweep(home):
+    name = SessionId(str(uuid.uuid4()))
+    FileResults(run_directory(home, name) / "results").keep("long", b"x")
+    # By the clock of the machine: to look at a run must not make it young.
+    now = time.time()
+    aged(run_directory(home, name), now - 40 * 24 * 3600)
+    assert sweep(home, days=30, now=int(now * 1000)).sessions == (name,)
+    assert left_of(home, name) == set()
 
 
 def left_of(home: Path, session: str) -> set[str]:

@@ -13,7 +13,15 @@ import pytest
 
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId
-from shoal.stores.files.places import journal_path, run_directory, subagent_path
+from shoal.core.names import agent_name, team_name
+from shoal.core.roster import agent_id
+from shoal.stores.files.places import (
+    journal_path,
+    run_directory,
+    subagent_path,
+    subagents_of,
+    transcript_path,
+)
 from shoal.stores.files.sessions import read_session
 
 
@@ -37,13 +45,19 @@ def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, ho
 def test_side_chains_and_runs_have_their_places(home):
     session, agent = SessionId("s-1"), AgentId("a1")
     beside = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
-    assert subagent_path(home, "/p", session, agent) == beside
+    agents = subagents_of(transcript_path(home, "/p", session))
+    assert subagent_path(agents, agent) == beside
     assert journal_path(home, session) == home / "shoal" / "runs" / "s-1" / "journal.jsonl"
     for hostile in ("../x", "a/b", "..", ""):
         with pytest.raises(StoreError):
-            subagent_path(home, "/p", session, AgentId(hostile))
+            subagent_path(agents, AgentId(hostile))
         with pytest.raises(StoreError):
             run_directory(home, SessionId(hostile))
+
+
+def test_the_longest_names_of_a_member_and_its_team_have_a_place(home):
+    member = AgentId(agent_id(agent_name("a" * 64), team_name("t" * 64)))
+    assert subagent_path(home, member).parent == home
 
 
 def test_every_entry_is_on_disk_when_append_returns(writer):
@@ -76,6 +90,24 @@ def test_a_home_that_cannot_be_made_is_named_with_the_way_out(writer, home):
         writer().prompt("hi")
     assert str(home / "projects") in str(caught.value)
     assert "SHOAL_HOME" in str(caught.value)
+
+
+@pytest.mark.spec("TRN-01")
+def test_a_torn_line_that_cannot_be_put_aside_whole_stays_where_it_is(writer):
+    told = writer()
+    told.prompt("first")
+    with told.path.open("ab") as file:
+        file.write(b'{"torn": "' + b"x" * 500)
+    before = told.path.read_bytes()
+    told.transcript.close()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        with pytest.raises(StoreError):
+            told.prompt("second")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert told.path.read_bytes() == before
 
 
 @pytest.mark.spec("TRN-01")

@@ -66,6 +66,29 @@ async def test_each_look_shows_only_what_is_new(bench: Workbench, tmp_path: Path
     assert look.data == {"status": "exited", "exit_code": 4}
 
 
+async def test_a_filter_that_cannot_be_used_costs_no_output(bench: Workbench) -> None:
+    shell = await start(bench, "echo kept")
+    await ended(shell)
+    assert (await bench.call("BashOutput", bash_id="bash_1", filter="(")).is_error
+    assert "kept" in text(await bench.call("BashOutput", bash_id="bash_1"))
+    assert "(nothing new)" in text(await bench.call("BashOutput", bash_id="bash_1", filter="kept"))
+
+
+async def test_a_filter_finds_lines_that_an_unfiltered_look_would_cut_out(bench: Workbench) -> None:
+    shell = await start(bench, "seq 20000; echo needle; seq 20000")
+    await ended(shell)
+    look = text(await bench.call("BashOutput", bash_id="bash_1", filter="needle"))
+    assert look.startswith("needle\n[bash_1 has ended.")
+
+
+async def test_what_a_filter_leaves_is_bounded_too(bench: Workbench) -> None:
+    shell = await start(bench, "seq 20000")
+    await ended(shell)
+    look = text(await bench.call("BashOutput", bash_id="bash_1", filter="."))
+    assert "characters are cut out here; the whole output is in" in look
+    assert LIMIT < len(look) < LIMIT + 1000
+
+
 async def test_a_look_can_be_filtered(bench: Workbench) -> None:
     await ended(await start(bench, "printf 'one error\\ntwo fine\\nthree Error\\n'"))
     look = await bench.call("BashOutput", bash_id="bash_1", filter="(?i)error$")

@@ -46,6 +46,27 @@ async def test_a_replaced_code_cell_loses_its_outputs_and_all_else_stays(bench, 
     assert notebook.read_text() == json.dumps(expected, indent=1, ensure_ascii=False) + "\n"
 
 
+@pytest.mark.parametrize("text", ['{"cells": {}}', '{"cells": ""}', "[" * 100_000, '{"cells": ["a"]}'])
+async def test_what_is_no_notebook_is_not_changed(bench, text):
+    path = bench.put("n.ipynb", text)
+    await bench.call(read, file_path="n.ipynb")
+    told = await bench.failure(
+        notebook_edit, notebook_path="n.ipynb", edit_mode="insert", cell_type="code", new_source="x"
+    )
+    assert "it is not a notebook of format 4" in told
+    assert path.read_text() == text
+
+
+async def test_half_a_character_and_an_odd_format_in_a_notebook_are_kept(bench):
+    path = bench.put("n.ipynb", '{"cells": [], "metadata": "\\ud800", "nbformat": "4"}')
+    await bench.call(read, file_path="n.ipynb")
+    insert = {"edit_mode": "insert", "cell_type": "code", "new_source": "x"}
+    await bench.text(notebook_edit, notebook_path="n.ipynb", **insert)
+    changed = json.loads(path.read_text())
+    assert (changed["metadata"], changed["nbformat"]) == ("\ud800", "4")
+    assert [cell["source"] for cell in changed["cells"]] == [["x"]]
+
+
 async def test_a_cell_is_inserted_after_another_or_at_the_start(bench, notebook):
     insert = {"notebook_path": "n.ipynb", "edit_mode": "insert"}
     await bench.text(notebook_edit, **insert, cell_id="one", cell_type="code", new_source="x")

@@ -204,6 +204,36 @@ async def test_planning_by_choice_is_left_without_approval(tmp_path: Path) -> No
     assert person.asked == []
 
 
+@pytest.mark.parametrize(
+    ("passed", "after"),
+    [
+        ("plan", "dontAsk"),
+        ("default acceptEdits plan", "dontAsk"),
+        ("plan plan", "dontAsk"),
+        ("plan default acceptEdits plan", "dontAsk"),
+        ("acceptEdits WORK plan", "acceptEdits"),
+        ("plan WORK default acceptEdits plan", "dontAsk"),
+        ("bypassPermissions WORK plan", "bypassPermissions"),
+        ("bypassPermissions WORK default plan", "default"),
+    ],
+)
+async def test_an_approved_plan_leads_back_to_the_mode_in_which_the_agent_last_worked(
+    tmp_path: Path, passed: str, after: str
+) -> None:
+    mind = ["worked"] * passed.count("WORK") + [call("ExitPlanMode", "exit", plan="p"), "done"]
+    enabled = '{"permissions": {"defaultMode": "bypassPermissions"}}'
+    options = {"mode": "dontAsk", "attended": True, "settings": enabled}
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), **options) as session:
+        for mode in passed.split():
+            if mode == "WORK":
+                await Person().work(session)
+            else:
+                session.set_mode(mode)  # type: ignore[arg-type]
+        found = results(await Person(approve).work(session))
+        assert session.parts.permissions.mode == after
+    assert f"the permission mode is {after}" in found["exit"][1]
+
+
 @pytest.mark.spec("PLN-05")
 async def test_leaving_plan_mode_outside_of_it_does_nothing(tmp_path: Path) -> None:
     mind = [call("ExitPlanMode", "exit", plan="p"), write("late"), "done"]

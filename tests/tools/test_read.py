@@ -182,7 +182,10 @@ async def test_a_notebook_is_shown_as_cells_with_outputs(bench):
             "source": "1/0",
             "outputs": [
                 {"output_type": "stream", "name": "stdout", "text": ["printed\n"]},
-                {"output_type": "execute_result", "data": {"text/plain": "42", "image/png": "aGk=\n"}},
+                {
+                    "output_type": "execute_result",
+                    "data": {"text/plain": "42", "image/png": "iVBORw0KGgo=\n"},
+                },
                 {"output_type": "error", "ename": "E", "evalue": "v", "traceback": ["\x1b[31mboom\x1b[0m"]},
                 {"output_type": "stream", "name": "stderr", "text": "e" * 20_000},
             ],
@@ -195,9 +198,17 @@ async def test_a_notebook_is_shown_as_cells_with_outputs(bench):
     )
     assert "<output (stdout)>\nprinted" in first.text
     assert "<output>\n42\n</output>" in first.text
-    assert image.source.data == "aGk="
+    assert image.source.data == "iVBORw0KGgo="
     assert "<error>\nboom\n</error>" in rest.text
     assert "cut: 10,000 of 20,000" in rest.text
+
+
+async def test_a_picture_of_a_notebook_that_is_none_is_left_out(bench):
+    outputs = [{"output_type": "display_data", "data": {"image/png": data}} for data in ("aGk=", "~", "aGk")]
+    cells = [{"cell_type": "code", "source": "", "outputs": outputs}]
+    bench.put("n.ipynb", json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 4}))
+    text = await bench.text(read, file_path="n.ipynb")
+    assert text.count("(a picture that is none left out)") == 3
 
 
 async def test_a_notebook_that_is_none_is_read_as_text(bench):

@@ -249,6 +249,28 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
     assert f"Host: rebinding.test:{server.port}\r\n" in server.requests[0]
 
 
+@pytest.mark.parametrize("end", ["\x7f", "\ud800", "a" * 70_000])
+async def test_an_address_that_cannot_be_asked_for_is_refused_in_words(bench: Workbench, end: str) -> None:
+    told = text(await bench.call("WebFetch", url=f"http://127.0.0.1:1/{end}"))
+    assert "is not an address of a page" in told
+    assert len(told) < 500
+
+
+async def test_a_host_in_other_letters_is_to_be_written_as_rules_know_it(bench: Workbench) -> None:
+    told = text(await bench.call("WebFetch", url="http://b\xfccher.example/"))
+    assert "write it as xn--bcher-kva.example." in told
+    # The look-up would take these letters for those of localhost.
+    assert "write it as localhost." in text(await bench.call("WebFetch", url="http://\uff4cocalhost:1/"))
+
+
+@pytest.mark.parametrize("charset", ["idna", "undefined", "rot13", "no-such"])
+async def test_a_page_in_an_encoding_that_is_none_is_read_all_the_same(
+    bench: Workbench, server: Server, charset: str
+) -> None:
+    url = server.page("/c", b"plain \xff", f"text/plain; charset={charset}")
+    assert "plain \ufffd" in text(await bench.call("WebFetch", url=url))
+
+
 PAGES = [
     ("<p>one<p>two", "one\n\ntwo"),
     ("<h2>Head</h2>text", "## Head\n\ntext"),

@@ -35,6 +35,19 @@ async def test_the_panel_tells_how_every_agent_stands(
         assert_looks(pilot.app, snapshots / f"agents-{size[0]}x{size[1]}.svg")
 
 
+@pytest.mark.parametrize("kind", [AgentsPanel, BoardPanel, MailPanel, QuestionsPanel])
+@pytest.mark.parametrize("columns", [120, 57, 40])
+async def test_every_key_of_a_panel_is_named_however_narrow_it_is(
+    kind: type[Panel], columns: int, helm: DeadHelm
+) -> None:
+    async with PanelsApp(kind(Picture(), helm)).run_test(size=(columns, 24)) as pilot:
+        await pilot.resize_terminal(columns + 1, 24)
+        await pilot.resize_terminal(columns, 24)
+        await pilot.pause()
+        told = [key.strip() for line in text_of(pilot.app).splitlines() for key in line.split("·")]
+    assert set(kind.HINTS.split(" · ")) <= set(told)
+
+
 @pytest.mark.spec("USR-18", "SRF-01")
 async def test_enter_chooses_the_agent_to_view_and_type_to(helm: DeadHelm) -> None:
     scene = await parser_scene()
@@ -197,9 +210,10 @@ async def test_what_agents_say_is_only_shown(helm: DeadHelm) -> None:
     [
         (["down", "escape"], "No live run answers: interrupt."),
         (["down", "b"], "No live run answers: background."),
-        (["down", "k"], "No live run answers: stop_task."),
+        (["down", "k", "y"], "No live run answers: stop_task."),
         (["down", "x", "y"], "No live run answers: shut_down."),
         (["down", "x", "n"], ""),
+        (["down", "k", "n"], ""),
         (["x"], "The lead ends with its run. Esc interrupts its turn."),
         (["b"], "Nobody waits for the lead: choose one of its agents."),
         (["down", "a"], "ada asks nothing."),

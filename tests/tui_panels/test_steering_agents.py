@@ -50,7 +50,7 @@ async def test_b_moves_an_agent_to_the_background_and_the_lead_waits_no_longer(
 
 @pytest.mark.spec("USR-18", "USR-08")
 @FAR
-async def test_x_asks_first_and_k_ends_at_once(tmp_path: Path, far: bool) -> None:
+async def test_x_and_k_ask_first(tmp_path: Path, far: bool) -> None:
     gate = Gate()
     model = cast(
         lead=[[agent("one", "c1"), agent("two", "c2")], "end"], one=[use("Gate"), "a"], two=[use("Gate"), "b"]
@@ -67,6 +67,10 @@ async def test_x_asks_first_and_k_ends_at_once(tmp_path: Path, far: bool) -> Non
             await pilot.press("x", "y")
             await until(pilot, lambda: "1 ended" in text_of(pilot.app))
             await pilot.press("home", "down", "k")
+            await until(pilot, lambda: "Kill general-purpose?" in text_of(pilot.app))
+            await pilot.press("n")
+            assert "1 ended" in text_of(pilot.app)
+            await pilot.press("k", "y")
             await until(pilot, lambda: "2 ended" in text_of(pilot.app))
         await turn
     assert {each.status for each in ends(session).values()} == {"killed"}
@@ -114,6 +118,6 @@ async def test_a_run_that_is_gone_answers_no_key_and_that_is_told(tmp_path: Path
             # The row still says that it works: the person is faster than the screen.
             panel._agents[ended.id] = ended
             panel.rows.stand_on(ended.id)
-            panel._stop(ended, True)
+            panel._stop(ended)
             await until(pilot, lambda: pilot.app.words)
             assert "not running: it completed" in pilot.app.words[-1]

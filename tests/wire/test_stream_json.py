@@ -11,19 +11,14 @@ from shoal.core.ids import LEAD, EntryId
 from shoal.core.messages import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from shoal.core.usage import Usage
 from shoal.wire.content import dump
+from shoal.wire.stream_incoming import BadLine, Control, Other, Prompt, Responded, incoming
 from shoal.wire.stream_json import (
-    BadLine,
-    Control,
     Denial,
     Init,
-    Other,
-    Prompt,
-    Responded,
     Result,
     answered,
     asked,
     cancelled,
-    incoming,
     message_line,
     model_usage,
     refused,

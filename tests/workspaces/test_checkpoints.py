@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from shoal.core.errors import WorkspaceError
 from shoal.workspaces.checkpoints import ChangedFile, Checkpoints, LeftAlone
 from shoal.workspaces.local import LocalWorkspace
+
+
+def test_a_list_of_changes_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kept" / "index.jsonl").mkdir(parents=True)
+    checkpoints = Checkpoints(tmp_path / "kept")
+    for look in (checkpoints.turns, lambda: checkpoints.undo(1)):
+        with pytest.raises(WorkspaceError, match=r"index\.jsonl"):
+            look()
 
 
 class Project:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,26 @@ async def test_two_processes_make_fifty_at_once_without_a_lock_error(repository:
     reaped = await repository.worktrees().reap()
     assert [type(each) for each in reaped] == [Removed] * 50
     assert repository.nothing_left()
+
+
+async def test_work_that_a_full_disk_keeps_from_its_ref_stays_in_its_worktree(repository: Repository) -> None:
+    for number in range(50):
+        (repository.top / f"file-{number}").write_text("x\n")
+    repository.commit("many")
+    worktrees = repository.worktrees()
+    worktree = await repository.made(by=worktrees)
+    (worktree.path / "new").write_text("work\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # Room for the record of the worktree, and none for another index of all its files.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+        left = await worktrees.finish(worktree)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert isinstance(left, Kept)
+    assert left.ref is None
+    assert "could not be put under a ref" in left.note
+    assert (worktree.path / "new").read_text() == "work\n"
 
 
 @pytest.mark.spec("ISO-02")

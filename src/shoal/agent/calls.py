@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +24,10 @@ from shoal.core.permissions import for_session
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
 from shoal.wire.content import dump
+
+_TELLING = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
+"""Of a call that has one of these, the first says what it is about."""
+_MOST_SHOWN = 8
 
 
 class _Done(Struct, frozen=True):
@@ -274,8 +278,17 @@ def _no_such_tool(name: str, known: list[str]) -> str:
 
 def preview(call: ToolUse) -> str:
     """What a call is about, in a few words."""
-    for key in ("command", "file_path", "pattern", "url", "path", "description", "prompt"):
+    for key in _TELLING:
         value = call.input.get(key)
         if isinstance(value, str):
             return value[:PREVIEW]
-    return dump(call.input)[: 4 * PREVIEW].decode(errors="ignore")[:PREVIEW] if call.input else ""
+    match call.input:
+        case {"questions": [{"question": str(asked)}, *_]}:
+            return asked[:PREVIEW]
+    return ", ".join(f"{key}: {_shown(value)}" for key, value in islice(call.input.items(), _MOST_SHOWN))[
+        :PREVIEW
+    ]
+
+
+def _shown(value: Any) -> str:
+    return value[:PREVIEW] if isinstance(value, str) else dump(value)[: 4 * PREVIEW].decode(errors="ignore")

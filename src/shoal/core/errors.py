@@ -18,7 +18,8 @@ ShoalError
 ├── AgentRefused                  an agent that cannot be started or reached; its text is for the model
 ├── NoModel                       nothing is configured
 ├── StoreError                    the record cannot be written or read
-│   └── NoSuchSession
+│   ├── NoSuchSession
+│   └── RunHangs                  a run that is live and does not answer
 ├── BadName                       text that cannot be the name of a team, an agent or a task
 ├── RecordError                   mail, tasks or rosters refused something; its text is for the model
 │   ├── LockUnavailable           nothing was written
@@ -142,8 +143,7 @@ class StoreError(ShoalError):
 class NoSuchSession(StoreError): ...
 
 
-class RunHangs(StoreError):
-    """A run that is live and does not answer."""
+class RunHangs(StoreError): ...
 
 
 class BadName(ShoalError): ...

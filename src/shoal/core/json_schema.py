@@ -9,8 +9,9 @@ from typing import Any, TypeGuard
 
 _MOST = 10
 _DEEPEST = 100
-_MOST_LOOKS = 20_000
-"""At a value with a part of the schema: choices that name each other are looked at for ever."""
+_MOST_LOOKS, _MORE_LOOKS = 20_000, 10
+"""At a value with a part of the schema, and more for each part of the value: choices that name each other are
+looked at for ever."""
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
@@ -32,7 +33,7 @@ def misfits(value: Any, schema: Any) -> list[str]:
     is not written as the language wants it.
     """
     found: list[str] = []
-    for misfit in _Check(schema).of(value, schema, "", 0):
+    for misfit in _Check(schema, _MOST_LOOKS + _MORE_LOOKS * _size(value)).of(value, schema, "", 0):
         found.append(misfit)
         if len(found) == _MOST:
             break
@@ -40,13 +41,14 @@ def misfits(value: Any, schema: Any) -> list[str]:
 
 
 class _Check:
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, most_looks: int) -> None:
         self._root = root
         self._looks = 0
+        self._most_looks = most_looks
 
     def of(self, value: Any, schema: Any, at: str, depth: int) -> Iterator[str]:
         self._looks += 1
-        endless = depth > _DEEPEST or self._looks > _MOST_LOOKS
+        endless = depth > _DEEPEST or self._looks > self._most_looks
         if schema is False or endless:
             yield f"{at or 'the value'}: nothing is allowed here"
         if not isinstance(schema, Mapping) or endless:
@@ -105,7 +107,7 @@ class _Check:
         for number, each in enumerate(value):
             part = first[number] if number < len(first) else schema.get("items", True)
             yield from self.of(each, part, f"{at}[{number}]", depth + 1)
-        if schema.get("uniqueItems") and any(each in value[:number] for number, each in enumerate(value)):
+        if schema.get("uniqueItems") and len({_as_json(each) for each in value}) < len(value):
             yield f"{at or 'the value'}: an item stands in it twice"
         yield from _count(len(value), schema, ("minItems", "maxItems"), at, "items")
 
@@ -197,9 +199,36 @@ def _count(size: int, schema: Mapping[str, Any], keys: tuple[str, str], at: str,
         yield f"{at or 'the value'}: {size} {of} are more than {most}"
 
 
+def _size(value: Any) -> int:
+    """Of how many values it is made."""
+    size, left = 0, [value]
+    while left:
+        size += 1
+        match left.pop():
+            case list() | tuple() as items:
+                left += items
+            case Mapping() as fields:
+                left += fields.values()
+    return size
+
+
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: true is not 1."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+    return bool(_as_json(one) == _as_json(other))
+
+
+def _as_json(value: Any, depth: int = 0) -> Any:
+    """Something to compare it by: in JSON true is not 1, wherever they stand, and 1 is 1.0."""
+    match value:
+        case bool():
+            return bool, value
+        case list() | tuple() | Mapping() if depth > _DEEPEST:
+            return None  # what is deeper is not looked at
+        case list() | tuple():
+            return tuple([_as_json(each, depth + 1) for each in value])
+        case Mapping():
+            return frozenset([(name, _as_json(each, depth + 1)) for name, each in value.items()])
+        case _:
+            return value
 
 
 def _below(at: str, name: str) -> str:

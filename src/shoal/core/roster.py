@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.names import AgentName, TeamName
+from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, free_name
 
 Color: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
 COLORS: tuple[Color, ...] = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
@@ -51,6 +51,32 @@ class Newcomer(Struct, frozen=True, kw_only=True):
     tmux_pane_id: str = "in-process"
     plan_mode_required: bool = False
 
+    def as_lead(self, team: TeamName, *, at: int) -> Member:
+        return Member(
+            agent_id=agent_id(LEAD_NAME, team),
+            name=LEAD_NAME,
+            agent_type=self.agent_type,
+            model=self.model,
+            joined_at=at,
+            cwd=self.cwd,
+        )
+
+    def as_teammate(self, name: AgentName, team: TeamName, *, at: int, spawned_before: int) -> Member:
+        return Member(
+            agent_id=agent_id(name, team),
+            name=name,
+            agent_type=self.agent_type,
+            model=self.model,
+            joined_at=at,
+            cwd=self.cwd,
+            tmux_pane_id=self.tmux_pane_id,
+            prompt=self.prompt,
+            color=next_color(spawned_before),
+            plan_mode_required=self.plan_mode_required,
+            backend_type=self.backend_type,
+            is_active=True,
+        )
+
 
 class Team(Struct, frozen=True, kw_only=True):
     name: TeamName
@@ -62,6 +88,11 @@ class Team(Struct, frozen=True, kw_only=True):
 
     def member(self, name: str) -> Member | None:
         return next((member for member in self.members if member.name == name), None)
+
+    def name_for(self, newcomer: Newcomer) -> AgentName:
+        """The one it wants, or with a number where that is taken. Raises `BadName`."""
+        taken = {member.name for member in self.members} | RESERVED
+        return AgentName(free_name(agent_name(newcomer.name), taken))
 
 
 def agent_id(name: AgentName, team: TeamName) -> str:

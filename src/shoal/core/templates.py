@@ -152,6 +152,11 @@ def flaws(template: Template) -> Iterator[Flaw]:
 
     if not template.roles:
         yield flaw("there are no roles: a team needs at least one", "roles")
+    total = sum(role.count for role in template.roles)
+    if total > MOST_MEMBERS:
+        # Before their names are looked at: there may be more of those than memory holds.
+        yield flaw(f"{total:,} members are too many; a template makes at most {MOST_MEMBERS}", "roles")
+        return
     owners: dict[str, int] = {}
     for number, role in enumerate(template.roles):
         if (wrong := _wrong_name(role)) is not None:
@@ -162,8 +167,6 @@ def flaws(template: Template) -> Iterator[Flaw]:
                 first = f", first on line {line}" if line else ""
                 yield flaw(f"two members are named {name!r}{first}; rename one", "roles", number, "name")
             owners.setdefault(name, number)
-    if len(owners) > MOST_MEMBERS:
-        yield flaw(f"{len(owners)} members are too many; a template makes at most {MOST_MEMBERS}", "roles")
     yield from _task_flaws(template, owners, flaw)
 
 

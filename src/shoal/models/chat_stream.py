@@ -27,9 +27,10 @@ _SHORT_ID = 8
 class _Call:
     """A tool call that is being written."""
 
-    __slots__ = ("arguments", "id", "name", "size")
+    __slots__ = ("arguments", "id", "index", "name", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, index: int) -> None:
+        self.index = index
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
@@ -42,7 +43,9 @@ class ChatAssembly(Assembly):
         self._history = history
         self._text: list[str] = []
         self._thinking: list[str] = []
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._open: dict[int, _Call] = {}
+        """The call that is being written at each index."""
         self._usage: Mapping[str, Any] | None = None
         self._counted = Usage()
         self._finish: str | None = None
@@ -83,8 +86,8 @@ class ChatAssembly(Assembly):
             self._grow_call(part)
 
     def _grow_call(self, part: Mapping[str, Any]) -> None:
-        call = self._calls.setdefault(self._index(part), _Call())
         function = part.get("function") or {}
+        call = self._call(part, text_of(function.get("name")))
         call.id = text_of(part.get("id")) or call.id
         call.name = text_of(function.get("name")) or call.name
         arguments = function.get("arguments") or ""
@@ -94,17 +97,27 @@ class ChatAssembly(Assembly):
         call.size += len(arguments)
         self.heard.append(ToolInputDelta(name=call.name, size=call.size))
 
-    def _index(self, part: Mapping[str, Any]) -> int:
-        index = part.get("index")
+    def _call(self, part: Mapping[str, Any], name: str) -> _Call:
+        """The one that the part goes on with, or a new one."""
+        index, call_id = part.get("index"), text_of(part.get("id"))
         if isinstance(index, int):
-            return index
-        # Without an index a new id begins a new call, and everything else goes to the last one.
-        latest = max(self._calls, default=-1)
-        is_new = latest < 0 or (part.get("id") and part["id"] != self._calls[latest].id)
-        return latest + 1 if is_new else latest
+            known = self._open.get(index)
+            # Some servers give every call the same index, others every part of a call an id of its own.
+            if known is not None and not (name and call_id and call_id != known.id and known.size):
+                return known
+        else:
+            # Without an index a new id begins a new call, and everything else goes to the last one.
+            index = max(self._open, default=-1)
+            known = self._open.get(index)
+            if known is not None and (not call_id or call_id == known.id):
+                return known
+            index += 1
+        self._open[index] = call = _Call(index)
+        self._calls.append(call)
+        return call
 
     def reply(self) -> Reply:
-        calls = [self._calls[index] for index in sorted(self._calls)]
+        calls = sorted(self._calls, key=lambda call: call.index)
         content: list[ContentBlock] = []
         if thought := "".join(self._thinking):
             content.append(Thinking(thinking=thought))

@@ -115,7 +115,7 @@ class Origin:
         self._secure = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port or (443 if self._secure else 80)
-        self._proxy = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
+        self._proxy = _proxy(proxy) if proxy else None
         self._clock = clock
         self._idle: list[Connection] = []
 
@@ -194,6 +194,17 @@ class Origin:
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+
+def _proxy(address: str) -> SplitResult:
+    url = urlsplit(address if "://" in address else f"http://{address}")
+    if url.scheme != "http" or not url.hostname:
+        raise ValueError(
+            f"the proxy {url.scheme}://{url.hostname or ''} cannot be used, for its address must be one that "
+            "begins with http://. HTTPS_PROXY comes before ALL_PROXY, and NO_PROXY names hosts without one"
+        )
+    _ = url.port  # raises where it is no number
+    return url
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ class Endpoint:
         url = urlsplit(asked.url)
         try:
             self._origin = Origin(url, clock, proxy=proxy)
-            head = _request_head(url.netloc.rpartition("@")[2], url.path, url.query, headers)
+            head = _request_head(url, headers)
         except ValueError as error:
             raise asked.fault(BadRequest, f"A request cannot be made: {error}.") from error
         self.asked = asked
@@ -202,7 +202,8 @@ async def fetched(
         async with clock.deadline(within):
             connection = await origin.take(within=within)
             try:
-                lines = (f"GET {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close")
+                host = parts.netloc.rpartition("@")[2]
+                lines = (f"GET {_target(parts)} HTTP/1.1", f"Host: {host}", "Connection: close")
                 connection.send("\r\n".join((*lines, *told, "", "")).encode())
                 return await _json_body(connection)
             finally:
@@ -223,10 +224,15 @@ async def _json_body(connection: Connection) -> Any:
     return decoded(bytes(body)) if is_found else None
 
 
-def _request_head(host: str, path: str, query: str, headers: Mapping[str, str]) -> bytes:
-    target = f"{path or '/'}?{query}" if query else path or "/"
+def _target(url: SplitResult) -> str:
+    path = url.path or "/"
+    return f"{path}?{url.query}" if url.query else path
+
+
+def _request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
+    target = _target(url)
     lines = {
-        "Host": host,
+        "Host": url.netloc.rpartition("@")[2],
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
         # A compressor in between would hold events back.

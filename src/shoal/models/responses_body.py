@@ -152,7 +152,8 @@ def _user(blocks: Sequence[ContentBlock]) -> Iterator[dict[str, Any]]:
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:
     if isinstance(result.content, str) or not any(isinstance(part, Image) for part in result.content):
         return result_words(result)
-    return [_part(part) for part in result.content]
+    failed = [Text(text="Error:")] if result.is_error else []
+    return [_part(part) for part in (*failed, *result.content)]
 
 
 def _part(block: Text | Image) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from os.path import normpath
@@ -15,8 +14,8 @@ from shoal.core.filenames import shown
 from shoal.core.ports import Workspace
 from shoal.policy.links import Kind, link_free
 from shoal.policy.protected import protected
+from shoal.policy.wildcards import GLOB, expanded
 
-_NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
@@ -50,15 +49,12 @@ class Reach:
         return _followed(str(self._workspace.locate(text)))
 
     def matching(self, path: str) -> Iterator[str]:
-        """What the wildcards of a word stand for now, with links followed; nothing where it has none."""
-        if "*" not in path and "?" not in path and "[" not in path:
-            return
-        from glob import iglob
+        """What the wildcards of a word stand for now, with links followed; nothing where it has none.
 
-        pattern = path if path.startswith("/") else self._before() + path
-        # A set turned round is written `[^…]` too; one of a named class becomes any character.
-        pattern = _NAMED_CLASS.sub("?", pattern).replace("[^", "[!")
-        yield from map(os.path.realpath, iglob(pattern))  # noqa: PTH207 - as a shell does, from the root too
+        Raises `TooMany` where that takes too long to tell.
+        """
+        if GLOB.search(path):
+            yield from expanded(path if path.startswith("/") else self._before() + path)
 
     def holds(self, real: str) -> bool:
         """Whether this is in the project or a granted directory."""
@@ -162,7 +158,7 @@ def _refuse_way_back(workspace: Workspace, text: str) -> None:
     at = Path("/") if text.startswith("/") else workspace.cwd
     for part in parts:
         if part == "..":
-            if at.is_symlink():
+            if os.path.islink(at):  # noqa: PTH114 - where nobody may look, and of what no name can be, it says no
                 raise WorkspaceError(
                     f"The path {shown(text)} goes through the symbolic link {shown(at)} and back with `..`, "
                     "which can mean two places. Name the file without `..`."

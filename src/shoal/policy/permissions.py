@@ -208,9 +208,15 @@ class RulePermissions:
         rule = tables.other(tables.standing.deny, call.name, call.input, forbids=True)
         return None if rule is None else forbidden(rule)
 
-    def set_mode(self, mode: Mode) -> None:
-        """Raises `SettingsError` where permissions would be skipped and the person has not enabled it."""
-        self.mode = checked_mode(mode, may_skip=self.may_skip)
+    def set_mode(self, mode: Mode, *, before: Mode | None = None) -> None:
+        """`before` is where an approved plan leads back to; the mode of now where it is None.
+
+        Raises `SettingsError` where permissions would be skipped and the person has not enabled it.
+        """
+        checked = checked_mode(mode, may_skip=self.may_skip)
+        if checked == "plan" != self.mode:
+            self._before_plan = before or self.mode
+        self.mode = checked
         self.plan_by_choice = False
 
     def enter_plan(self, plan_file: str) -> None:

@@ -100,12 +100,13 @@ class Fixed(Struct, frozen=True):
 def parse_rule(text: str, source: str = "") -> Rule:
     """Raises `SettingsError` that names the rule, its place and what is wrong with it."""
     match = _RULE.fullmatch(text.strip())
+    place = f" ({source})" if source else ""
     if match is None:
-        raise SettingsError(f"{text!r} is not a permission rule ({source}): write Tool or Tool(pattern).")
+        raise SettingsError(f"{text!r} is not a permission rule{place}: write Tool or Tool(pattern).")
     rule = Rule(tool=match[1], pattern=match[2], source=source)
     wrong = None if rule.pattern is None else _wrong(rule.tool, rule.pattern)
     if wrong is not None:
-        raise SettingsError(f"The rule {text!r} ({source}) has a bad pattern: {wrong}.")
+        raise SettingsError(f"The rule {text!r}{place} has a bad pattern: {wrong}.")
     return rule
 
 

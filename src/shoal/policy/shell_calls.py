@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from shoal.core.decisions import Allow, Ask, Decision, Deny
@@ -14,8 +16,10 @@ from shoal.policy.paths import Reach
 from shoal.policy.rules import ACCEPTING, Rule
 from shoal.policy.shell.analysis import UNKNOWN_PATH, Analysis, Part, analysed
 from shoal.policy.tables import FileTable, Tables
-from shoal.policy.withheld import GLOB, WORKING_DIRECTORY, before_glob, named_by_git, swept
+from shoal.policy.wildcards import GLOB, TooMany
+from shoal.policy.withheld import WORKING_DIRECTORY, before_glob, perhaps_named, swept
 
+_TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS = "that file holds keys of Shoal itself, which no tool may reach."
 _OF_KEYS = ("keys", "credentials")
 LONGEST = 100_000
@@ -90,9 +94,9 @@ class ShellJudge:
 
     def _forbidding(self, command: str, analysis: Analysis, tables: Tables) -> PartJudged | None:
         """What a deny rule, or else an ask rule, says of any part; what a rule may mean is asked."""
-        if of_keys := next((part for part in analysis.parts if self._touches_keys(part)), None):
-            return PartJudged(part=of_keys, verdict="deny", reason=KEYS)
-        doubt: PartJudged | None = None
+        doubt = self._touching_keys(analysis.parts)
+        if doubt is not None and doubt.verdict == "deny":
+            return doubt
         rules = tables.commands
         strengths: tuple[tuple[Behavior, CommandRules], ...] = (("deny", rules.deny), ("ask", rules.ask))
         for verdict, about in strengths:
@@ -124,7 +128,7 @@ class ShellJudge:
         return doubt or self._swept_forbidden(part, tables)
 
     def _swept_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
-        """For files that a command reads without naming them: in directories, by wildcards, through git."""
+        """For files that it may read: in directories, by wildcards, through git, as a command not known."""
         table = tables.shell_reads
         if table.forbids_nothing:
             return None
@@ -134,11 +138,9 @@ class ShellJudge:
                 told = f"the rule {rule} ({rule.source}) is about files there, which Grep would leave out"
                 return PartJudged(part=part, verdict="ask", reason=told, rule=rule)
         for path in part.reads:
-            for real in self._reach.matching(path):
-                rule = table.deny.named(real) or table.ask.named(real)
-                if rule is not None:
-                    return _by_rule("ask", part, rule, may=True)
-        for word in named_by_git(part):
+            if (rule := self._matching(path, table)) is not None:
+                return _by_rule("ask", part, rule, may=True)
+        for word in perhaps_named(part):
             # A path behind a revision counts from the top of the repository.
             for path in (word, f"{self._reach.root}/{word}"):
                 found = self._file_forbidden(part, path, table) if word else None
@@ -146,8 +148,23 @@ class ShellJudge:
                     return _by_rule("ask", part, found.rule, may=True)
         return None
 
-    def _touches_keys(self, part: Part) -> bool:
-        return any(map(self._names_key, (*part.reads, *part.writes)))
+    def _matching(self, path: str, table: FileTable) -> Rule | None:
+        """The first rule that is, or may be, about something that the wildcards of the path stand for."""
+        try:
+            found = (table.deny.named(real) or table.ask.named(real) for real in self._reach.matching(path))
+            return next(filter(None, found), None)
+        except TooMany:
+            return table.deny.any_named or table.ask.any_named
+
+    def _touching_keys(self, parts: Iterable[Part]) -> PartJudged | None:
+        doubt: PartJudged | None = None
+        for part in parts:
+            try:
+                if any(map(self._names_key, (*part.reads, *part.writes))):
+                    return PartJudged(part=part, verdict="deny", reason=KEYS)
+            except TooMany:
+                doubt = doubt or PartJudged(part=part, verdict="ask", reason=_TOO_WIDE)
+        return doubt
 
     def _names_key(self, path: str) -> bool:
         try:
@@ -245,7 +262,7 @@ class ShellJudge:
         if not self._reach.holds(real):
             return _Unwritable(f"it writes {shown(path)}, outside the working directories")
         # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
-        by_rule = rule is not None and _is_argument(part, path)
+        by_rule = rule is not None and path in part.changes and _is_argument(part, path)
         if by_rule or mode in ACCEPTING:
             return None
         return _Unwritable(f"it writes {shown(path)}")

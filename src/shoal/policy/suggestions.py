@@ -41,7 +41,8 @@ def for_read(tool: str, real: str, *, is_directory: bool) -> tuple[Suggestion, .
 
 
 def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggestion, ...]:
-    """For the session the files of the project with this tool, or all edits; elsewhere this one file."""
+    """For the session the files of the project with this tool, or all edits; always those of its directory
+    with the same tool; elsewhere this one file."""
     if not inside or not real.startswith(f"{root}/"):
         exactly = RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=False))
         return (*_both(exactly), *(() if inside else _directory(real[: real.rfind("/")])))
@@ -49,7 +50,7 @@ def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggesti
     return (
         AddRules(rules=(RuleValue(tool_name=tool, rule_content="/**"),)),
         SetMode(mode="acceptEdits"),
-        AddRules(rules=(RuleValue(tool_name="Edit", rule_content=below),), destination="localSettings"),
+        AddRules(rules=(RuleValue(tool_name=tool, rule_content=below),), destination="localSettings"),
     )
 
 

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
+from shoal.core.agents import OTHER_MACHINE, OTHER_SESSION
+from shoal.core.skills import named_alike
 from shoal.policy.commands import CommandRules
 from shoal.policy.patterns import path_expression
 from shoal.policy.rules import EDIT_TOOLS, READ_TOOLS, Rule, Standing
@@ -143,13 +145,37 @@ def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
     if tool in ("Agent", "Task"):
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
-        return arguments.get("skill") == pattern
+        name = str(arguments.get("skill"))
+        # One that is forbidden is so under its short name too.
+        return name == pattern or (forbids and named_alike(name, pattern))
     if tool == "SendMessage":
-        to = str(arguments.get("to", ""))
-        # A session may be named by the beginning of its id; in doubt it is the one that is forbidden.
-        return fnmatchcase(to, pattern) or (forbids and to.startswith("uds:") and pattern.startswith(to))
+        return _is_for(_addressee(arguments), pattern, forbids=forbids)
     # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
     return forbids
+
+
+def _addressee(arguments: dict[str, object]) -> str:
+    """Whom a message is for; with `type` it has the older form."""
+    to = str(arguments.get("to") or "")
+    match arguments.get("type"):
+        case None:
+            return to
+        case "broadcast":
+            return "*"
+        case "shutdown_response" | "plan_approval_response":
+            return str(arguments.get("recipient") or to or "team-lead")
+        case _:
+            return str(arguments.get("recipient") or to)
+
+
+def _is_for(to: str, pattern: str, *, forbids: bool) -> bool:
+    if fnmatchcase(to, pattern):
+        return True
+    if to == "*":
+        # Everyone in the team, and so the one whom a rule forbids to write to.
+        return forbids and not pattern.startswith((OTHER_SESSION, OTHER_MACHINE))
+    # A session may be named by the beginning of its id; in doubt it is the one that is forbidden.
+    return forbids and to.startswith(OTHER_SESSION) and pattern.startswith(to)
 
 
 def _of_domain(domain: str, url: object, *, forbids: bool) -> bool:

@@ -11,14 +11,12 @@ from msgspec import Struct
 from shoal.policy.patterns import path_anchor, path_expression
 from shoal.policy.rules import Rule
 from shoal.policy.shell.parts import Part
+from shoal.policy.wildcards import GLOB, MOST_LOOKED_AT, TooMany
 
 WORKING_DIRECTORY = ""
 """Wherever a command is when it runs, which a `cd` before it may have changed."""
-_MOST_LOOKED_AT = 20_000
-"""Entries of directories; where there are more, it is not known, and counts as if something were found."""
 _MOST_TO_HIDE = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
-GLOB = re.compile(r"[*?\[]")
 
 
 class _Place(Struct, frozen=True):
@@ -26,10 +24,6 @@ class _Place(Struct, frozen=True):
     exact: bool
     expression: re.Pattern[str]
     rule: Rule
-
-
-class TooMany(Exception):
-    """There is more to look through than one does before a command."""
 
 
 class Withheld:
@@ -50,7 +44,7 @@ class Withheld:
             if start is None:
                 continue
             try:
-                if next(_fitting(start, place.expression, _MOST_LOOKED_AT), None) is not None:
+                if next(_fitting(start, place.expression, MOST_LOOKED_AT), None) is not None:
                     return place.rule
             except TooMany:
                 return place.rule
@@ -90,17 +84,20 @@ def swept(part: Part) -> tuple[str, ...]:
     return ()
 
 
-def named_by_git(part: Part) -> Iterator[str]:
-    """Words of a git command that may be paths, also behind a revision."""
-    known = part.words or part.argv
-    if not known or len(known) < 3 or _program(known) != "git":
-        return
-    words = [word for word in known[1:] if word is not None and not word.startswith("-")]
-    for word in words[1:]:
-        yield word
-        _, revision, path = word.partition(":")
-        if revision:
-            yield path
+def perhaps_named(part: Part) -> Iterator[str]:
+    """Words that may be paths of files it reads: of a git command, or of one that is not known."""
+    known = part.words or part.argv or ()
+    words = [word for word in known[1:] if word is not None]
+    if known and _program(known) == "git":
+        for word in [word for word in words if not word.startswith("-")][1:]:
+            yield word
+            _, revision, path = word.partition(":")
+            if revision:
+                yield path
+    elif not part.read_only and not part.changes:
+        for word in words:
+            # As in `--in=file` and `data=@file`.
+            yield word.rpartition("=")[2].removeprefix("@")
 
 
 def _program(known: tuple[str | None, ...]) -> str:

@@ -15,7 +15,6 @@ from shoal.core.ids import Ids
 from shoal.core.mail import Mail, Receipt
 from shoal.core.names import (
     LEAD_NAME,
-    RESERVED,
     AgentName,
     TaskId,
     TeamName,
@@ -24,7 +23,7 @@ from shoal.core.names import (
     team_name,
 )
 from shoal.core.record import Attempts, Record
-from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
+from shoal.core.roster import Member, Newcomer, Team
 from shoal.core.signing import KEY_SIZE
 from shoal.core.tasks import (
     ATTEMPT,
@@ -292,14 +291,7 @@ class MemoryRosters:
     ) -> Team:
         free = TeamName(free_name(team_name(name), set(self._teams)))
         now = self._clock.now()
-        first = Member(
-            agent_id=agent_id(LEAD_NAME, free),
-            name=LEAD_NAME,
-            agent_type=lead.agent_type,
-            model=lead.model,
-            joined_at=now,
-            cwd=lead.cwd,
-        )
+        first = lead.as_lead(free, at=now)
         team = Team(
             name=free,
             description=description,
@@ -320,21 +312,8 @@ class MemoryRosters:
 
     async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
         there = self._known(team)
-        taken = {member.name for member in there.members} | RESERVED
-        name = AgentName(free_name(agent_name(newcomer.name), taken))
-        member = Member(
-            agent_id=agent_id(name, team),
-            name=name,
-            agent_type=newcomer.agent_type,
-            model=newcomer.model,
-            joined_at=self._clock.now(),
-            cwd=newcomer.cwd,
-            tmux_pane_id=newcomer.tmux_pane_id,
-            prompt=newcomer.prompt,
-            color=next_color(self._spawned[team]),
-            plan_mode_required=newcomer.plan_mode_required,
-            backend_type=newcomer.backend_type,
-            is_active=True,
+        member = newcomer.as_teammate(
+            there.name_for(newcomer), team, at=self._clock.now(), spawned_before=self._spawned[team]
         )
         self._spawned[team] += 1
         self._teams[team] = replace(there, members=(*there.members, member))

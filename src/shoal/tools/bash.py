@@ -182,9 +182,10 @@ def _bash_output(shells: Shells) -> Tool:
         shell = shells.find(bash_id)
         if shell is None:
             return failed(_unknown(bash_id, shells))
-        fresh = shell.fresh()
-        if filter is not None:
-            fresh = await matching_lines(fresh, filter, site)
+        if filter is None:
+            fresh = shell.fresh()
+        else:
+            fresh = await shell.sifted(lambda text: matching_lines(text, filter, site))
         shells.seen(shell, site)
         return Outcome(
             content=f"{fresh.strip(chr(10)) or '(nothing new)'}\n[{_state(shell)}]",

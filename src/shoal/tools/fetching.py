@@ -82,7 +82,17 @@ def checked(url: str) -> SplitResult:
         )
     if parts.username is not None:
         raise Refused("An address with a user name or password in it is not fetched.")
+    if not parts.hostname.isascii():
+        # Rules about domains are in ASCII, and the look-up takes other letters for those.
+        raise Refused(f"The host {parts.hostname} is not in ASCII: write it as {_ascii(parts.hostname)}.")
     return parts
+
+
+def _ascii(host: str) -> str:
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        return "the ASCII form it has"
 
 
 def _same_host(one: SplitResult, other: SplitResult) -> bool:
@@ -105,12 +115,16 @@ async def _get(
             f"{parts.hostname} is at {private[0]}, which is not a public address: pages of this machine and "
             "its network are not fetched. Ask the person, or use a shell command if that is allowed."
         )
+    try:
+        url = httpx.URL(parts.geturl()).copy_with(fragment=None)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise Refused(f"{parts.geturl()[:200]!r} is not an address of a page: {error}.") from error
     trouble = ""
     for address in addresses:
         # The address that was checked is the one connected to: a second look-up could give another.
         request = client.build_request(
             "GET",
-            httpx.URL(parts.geturl()).copy_with(host=address, fragment=None),
+            url.copy_with(host=address),
             headers={**_HEADERS, "Host": parts.netloc},
             extensions={**_timeouts(client), "sni_hostname": parts.hostname},
         )

@@ -46,17 +46,25 @@ async def notebook_edit(
     except _Refused as refusal:
         return failed(f"{shown(path)}: {refusal} Nothing was changed.")
     indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
-    written = json.dumps(notebook, indent=indent, ensure_ascii=False) + "\n" * content.endswith(b"\n")
-    site.workspace.write(path, written.encode())
+    site.workspace.write(path, _encoded(notebook, indent) + b"\n" * content.endswith(b"\n"))
     return Outcome(content=f"{told} in {shown(path)}.", data={"path": shown(path), "cells": len(cells)})
+
+
+def _encoded(notebook: dict[str, Any], indent: int | str) -> bytes:
+    try:
+        return json.dumps(notebook, indent=indent, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a character, which JSON can write as an escape alone
+        return json.dumps(notebook, indent=indent).encode()
 
 
 def _parsed(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         notebook = json.loads(content)
         cells = notebook["cells"]
-        sound = all(isinstance(cell, dict) and "cell_type" in cell for cell in cells)
-    except (ValueError, KeyError, TypeError):
+        sound = isinstance(cells, list) and all(
+            isinstance(cell, dict) and "cell_type" in cell for cell in cells
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
         raise _Refused("it is not a notebook of format 4 (JSON with a list of cells).")
@@ -103,7 +111,8 @@ def _new_cell(notebook: dict[str, Any], kind: _Kind | None, source: str, name: s
         raise _Refused("cell_type is missing; insert needs it.")
     cell: dict[str, Any] = {"cell_type": kind}
     # Ids came with format 4.5; older readers refuse them.
-    if (notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)) >= (4, 5):
+    version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)
+    if all(isinstance(number, int) for number in version) and version >= (4, 5):
         cell["id"] = name
     if kind == "code":
         cell |= {"execution_count": None, "metadata": {}, "outputs": []}

@@ -15,6 +15,7 @@ from shoal.core.messages import Base64Source, Image, Text
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.define import tool
 from shoal.tools.nearby import missing, state_of
+from shoal.tools.pictures import picture_type
 from shoal.tools.read_parts import Window, window
 from shoal.tools.texts import TextFile, is_binary, kind_of, lines_of, numbered, text_file
 
@@ -24,7 +25,6 @@ LARGEST_OUTPUT = 100_000
 LARGEST_IMAGE = 3_750_000
 _SNIFFED = 8192
 _LISTED = 50
-_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 _Line = Annotated[int, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=1)]
@@ -62,7 +62,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
 async def _content(site: Site, path: Path, file: BinaryIO, asked: _Asked) -> Outcome:
     start = file.read(_SNIFFED)
     size = file.seek(0, os.SEEK_END)
-    if media_type := _image_type(start):
+    if media_type := picture_type(start):
         return _image(path, media_type, size, site)
     if start.startswith(b"%PDF-"):
         from shoal.tools.read_pdf import pdf_text
@@ -125,12 +125,6 @@ async def _parts(path: Path, file: BinaryIO, size: int, asked: _Asked) -> Outcom
     return Outcome(
         content=f"{text}\n[Lines {first:,} to {last:,} of a file of {size:,} bytes, read in parts.{more}]"
     )
-
-
-def _image_type(start: bytes) -> str | None:
-    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for magic, media_type in _IMAGES if start.startswith(magic)), None)
 
 
 def _image(path: Path, media_type: str, size: int, site: Site) -> Outcome:

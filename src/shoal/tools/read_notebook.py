@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shoal.core.messages import Base64Source, Image, Text
+from shoal.core.messages import Image, Text
 from shoal.core.tools import Outcome
+from shoal.tools.pictures import picture
 
 _LONGEST_OUTPUT = 10_000
 _LONGEST_ALL = 100_000
@@ -53,11 +54,13 @@ def _output(output: Mapping[str, Any]) -> Iterator[str | Image]:
             yield _told("output", _joined_text(data["text/plain"]))
         for media_type in ("image/png", "image/jpeg"):
             if media_type in data:
-                picture = _joined_text(data[media_type]).replace("\n", "")
-                if len(picture) <= _LARGEST_IMAGE:
-                    yield Image(source=Base64Source(media_type=media_type, data=picture))
-                else:
-                    yield f"(a picture of {len(picture):,} characters of base64 left out)"
+                yield _picture(_joined_text(data[media_type]).replace("\n", ""))
+
+
+def _picture(data: str) -> str | Image:
+    if len(data) > _LARGEST_IMAGE:
+        return f"(a picture of {len(data):,} characters of base64 left out)"
+    return picture(data) or "(a picture that is none left out)"
 
 
 def _told(what: str, text: str) -> str:

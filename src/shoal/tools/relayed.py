@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
 
 from shoal.core.errors import ShoalError
 from shoal.core.mcp import tool_name
-from shoal.core.messages import Base64Source, Image, Text
+from shoal.core.messages import Image, Text
 from shoal.core.requests import ToolSchema
 from shoal.core.tools import Outcome, Site, failed
 from shoal.tools.mcp.host import ListedTool
+from shoal.tools.pictures import picture
 
 PROTOCOL = "2025-06-18"
 _MOST_PAGES = 100
-_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 Exchange: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Brings a JSON-RPC message to a server by name; what comes back is its answer, or nothing of use."""
@@ -100,18 +101,22 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     data = result.get("structuredContent")
     alone = blocks[0] if len(blocks) == 1 else None
     return Outcome(
-        content=alone.text if isinstance(alone, Text) else blocks or ("" if data is None else str(data)),
+        content=alone.text if isinstance(alone, Text) else blocks or ("" if data is None else _json(data)),
         is_error=result.get("isError") is True,
         data=data if isinstance(data, Mapping) else None,
     )
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, indent=1)
 
 
 def _block(raw: object) -> Text | Image:
     match raw:
         case {"type": "text", "text": str(text)}:
             return Text(text=text)
-        case {"type": "image", "data": str(data), "mimeType": str(kind)} if kind in _SHOWN:
-            return Image(source=Base64Source(media_type=kind, data=data))
+        case {"type": "image", "data": str(data)} if (shown := picture(data)) is not None:
+            return shown
         case {"type": "resource", "resource": {"text": str(text), "uri": uri}}:
             return Text(text=f"[{uri}]\n{text}")
         case {"type": "resource_link", "uri": uri}:

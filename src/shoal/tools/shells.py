@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -111,11 +111,30 @@ class Shell:
     def fresh(self) -> str:
         """What it wrote since the last look; the middle is cut out where that is long."""
         if self.file is None:
-            return f"(Its output is not to be had: {self.output.where()}.)"
+            return self._not_to_be_had(self.output.where())
         try:
             return self._since_last_look(self.file)
         except OSError as error:
-            return f"(Its output is not to be had: {error}.)"
+            return self._not_to_be_had(error)
+
+    async def sifted(self, sift: Callable[[str], Awaitable[str]]) -> str:
+        """Of all it wrote since the last look what `sift` leaves; where that raises, nobody has looked."""
+        if self.file is None:
+            return self._not_to_be_had(self.output.where())
+        try:
+            written = await asyncio.to_thread(_read_from, self.file, self._seen)
+        except OSError as error:
+            return self._not_to_be_had(error)
+        end = self._seen + len(written)
+        found = await sift(written.decode(errors="replace"))
+        self._seen = max(self._seen, end)
+        if len(found) <= LIMIT:
+            return found
+        mark = f"[… {len(found) - LIMIT:,} characters are cut out here; {self.output.where()} …]"
+        return f"{found[: LIMIT // 2]}\n\n{mark}\n\n{found[-LIMIT // 2 :]}"
+
+    def _not_to_be_had(self, why: object) -> str:
+        return f"(Its output is not to be had: {why}.)"
 
     def _since_last_look(self, path: Path) -> str:
         with path.open("rb") as file:
@@ -129,6 +148,12 @@ class Shell:
             tail = file.read(LIMIT // 2).decode(errors="ignore")
         mark = f"[… {size - start - LIMIT:,} bytes are cut out here; {self.output.where()} …]"
         return f"{head}\n\n{mark}\n\n{tail}"
+
+
+def _read_from(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()
 
 
 def _unheard(_: object) -> None:

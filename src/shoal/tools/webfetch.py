@@ -126,7 +126,7 @@ def _decoded(found: Fetched, kind: str) -> str:
         charset = meta[1].decode()
     try:
         return found.body.decode(charset or "utf-8", errors="replace")
-    except LookupError:
+    except (LookupError, ValueError):  # an encoding that is none, or none for pages
         return found.body.decode(errors="replace")
 
 

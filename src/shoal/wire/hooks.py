@@ -169,7 +169,7 @@ def _given(event: HookEvent, entry: Any, origin: str) -> ReadHooks:
     if isinstance(entry, Mapping):
         return read_hooks({event: [entry]}, lambda _: origin)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
-    if not callable(function) or not isinstance(matcher, str) or not _is_pattern(matcher):
+    if not callable(function) or not isinstance(matcher, str) or not is_matcher(matcher):
         what = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
         return ReadHooks(problems=(what,))
     does, seconds = Called(function=function), _seconds(event, None)
@@ -184,14 +184,14 @@ def _parts(entry: Any) -> tuple[str, Sequence[Any]]:
         matcher = ""
     if not isinstance(matcher, str):
         raise _Wrong(f"a text is expected, not {_kind(matcher)}", "matcher")
-    if not _is_pattern(matcher):
+    if not is_matcher(matcher):
         raise _Wrong(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(doers, Sequence) or isinstance(doers, str):
         raise _Wrong(f"a list of hooks is expected, not {_kind(doers)}", "hooks")
     return matcher, doers
 
 
-def _is_pattern(matcher: str) -> bool:
+def is_matcher(matcher: str) -> bool:
     if matcher in _EVERYTHING:
         return True
     try:

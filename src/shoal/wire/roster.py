@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import Member, Team
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.roster import Member, Team, agent_id
 from shoal.wire.foreign import (
     Invalid,
     Rejected,
@@ -134,7 +134,7 @@ def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
         name=name,
         description=form.description,
         created_at=_whole(form.created_at),
-        lead_agent_id=form.lead_agent_id or f"team-lead@{name}",
+        lead_agent_id=form.lead_agent_id or agent_id(LEAD_NAME, name),
         lead_session_id=form.lead_session_id or "",
         members=tuple(members.values()),
     )
@@ -143,7 +143,7 @@ def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
 
 def _member(form: _MemberForm, team: TeamName) -> Member:
     return Member(
-        agent_id=form.agent_id or f"{form.name}@{team}",
+        agent_id=form.agent_id or agent_id(AgentName(form.name), team),
         name=AgentName(form.name),
         agent_type=form.agent_type or "",
         model=form.model or "",

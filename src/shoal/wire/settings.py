@@ -299,18 +299,20 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
         ) from error
 
 
-_TYPES = ("shoal", "agent_type_limits")
+_NESTED = (("sandbox", SandboxSettings), ("agent_limits", AgentLimits), ("telemetry", TelemetrySettings))
+_MOST_NAMED = 20
+"""Of the keys that are none: a file of thousands would take minutes to look through, and nobody reads on."""
+_BY_NAME = (("agent_type_limits", AgentLimits), ("models", ModelFacts))
 
 
 def unknown_keys(document: Document) -> Iterator[str]:
     """A sentence for each key under `shoal` that is none of ours."""
-    limited = document.raw["shoal"]["agent_type_limits"] if holds(document, _TYPES) else {}
-    for way, known in (
-        (("shoal",), Own),
-        (("shoal", "sandbox"), SandboxSettings),
-        (("shoal", "agent_limits"), AgentLimits),
-        *(((*_TYPES, name), AgentLimits) for name in limited),
-    ):
+    places: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), Own)]
+    places += [(("shoal", key), kind) for key, kind in _NESTED]
+    for key, kind in _BY_NAME:
+        names = document.raw["shoal"][key] if holds(document, ("shoal", key)) else ()
+        places += [(("shoal", key, name), kind) for name in names]
+    for way, known in places:
         if holds(document, way):
             yield from _strangers(document, way, known.__struct_encode_fields__)
 
@@ -319,14 +321,17 @@ def _strangers(document: Document, way: tuple[str, ...], known: Sequence[str]) -
     given: Any = document.raw
     for key in way:
         given = given[key]
-    for key in given if isinstance(given, dict) else ():
-        if key not in known:
-            from difflib import get_close_matches
+    strangers = [key for key in given if key not in known] if isinstance(given, dict) else []
+    for key in strangers[:_MOST_NAMED]:
+        from difflib import get_close_matches
 
-            near = get_close_matches(key, known, n=1)
-            hint = f" Is {near[0]} meant?" if near else ""
-            place, name = document.place((*way, key)), ".".join((*way, key))
-            yield f"{place}: {name} is not a setting and is ignored.{hint}"
+        near = get_close_matches(key, known, n=1)
+        hint = f" Is {near[0]} meant?" if near else ""
+        place, name = document.place((*way, key)), ".".join((*way, key))
+        yield f"{place}: {name} is not a setting and is ignored.{hint}"
+    if (more := len(strangers) - _MOST_NAMED) > 0:
+        what = f"{more:,} more keys of {'.'.join(way)} are not settings and are ignored"
+        yield f"{document.place(way)}: {what}."
 
 
 _JOINED = frozenset({"allow", "ask", "deny", "additionalDirectories"})

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.wire.stream_json import BadLine
-
-_USUAL_SECONDS = 60.0
+from shoal.core.hooks import LONGEST_SECONDS, USUAL_SECONDS
+from shoal.wire.hooks import is_matcher
+from shoal.wire.stream_incoming import BadLine
 
 
 class CallbackWish(Struct, frozen=True, kw_only=True):
@@ -28,9 +28,6 @@ class Wishes(Struct, frozen=True, kw_only=True):
     callbacks: tuple[CallbackWish, ...] = ()
 
 
-NONE = Wishes()
-
-
 def wishes_in(body: Mapping[str, Any]) -> Wishes:
     """Raises `BadLine`."""
     agents, hooks = body.get("agents"), body.get("hooks")
@@ -43,7 +40,9 @@ def wishes_in(body: Mapping[str, Any]) -> Wishes:
 
 def _callbacks(hooks: Mapping[str, Any]) -> Iterator[CallbackWish]:
     for event, entries in hooks.items():
-        for entry in entries if isinstance(entries, list) else ():
+        if entries is not None and not isinstance(entries, list):
+            raise BadLine(f"the hooks of {event} are a list")
+        for entry in entries or ():
             yield from _entry(event, entry)
 
 
@@ -51,8 +50,8 @@ def _entry(event: str, entry: object) -> Iterator[CallbackWish]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
         raise BadLine(f'a hook of {event} needs "hookCallbackIds": the ids of its functions')
     matcher, seconds = entry.get("matcher"), entry.get("timeout")
-    if matcher is not None and not isinstance(matcher, str):
-        raise BadLine(f'"matcher" of a hook of {event} is a text')
+    if matcher is not None and not (isinstance(matcher, str) and is_matcher(matcher)):
+        raise BadLine(f'"matcher" of a hook of {event} is a name or a regular expression, not {matcher!r}')
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
         raise BadLine(f'"timeout" of a hook of {event} is a number of seconds')
     for callback in entry["hookCallbackIds"]:
@@ -60,7 +59,7 @@ def _entry(event: str, entry: object) -> Iterator[CallbackWish]:
             event=event,
             matcher=matcher or "",
             callback=str(callback),
-            seconds=float(seconds) if seconds is not None and seconds > 0 else _USUAL_SECONDS,
+            seconds=float(min(seconds, LONGEST_SECONDS)) if seconds and seconds > 0 else USUAL_SECONDS,
             # What nobody knows is read as the stricter of the two.
             blocks_on_failure=entry.get("onFailure", "continue") != "continue",
         )

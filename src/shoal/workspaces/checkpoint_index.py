@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from shoal.workspaces.complaints import complaint
+
 
 class Change(Struct, frozen=True, kw_only=True):
     turn: int
@@ -77,6 +79,8 @@ class Index:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise complaint("read", self.path, error) from None
         for line in content.split(b"\n"):
             try:
                 # The json module, because it takes file names that are not UTF-8 to the file and back.

@@ -30,7 +30,7 @@ class GivenWorktree(Worktree, frozen=True, kw_only=True):
 
 def given_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> GivenWorktree:
     """`root` is where the lead works. Raises `WorktreeError` where the agent would not be apart from it."""
-    if not path.is_absolute() or not path.is_dir():
+    if not path.is_absolute() or not _is_directory(path):
         raise WorktreeError(f"{shown(path)} is no directory. Its whole path is expected.")
     real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     if lead.is_relative_to(real):
@@ -48,6 +48,14 @@ def given_worktree(path: Path, *, root: Path, agent: str, session: str, now: int
         state="live",
     )
     return GivenWorktree(record=record, common=lead, entry=real)
+
+
+def _is_directory(path: Path) -> bool:
+    """False also for what the system will not look at: a program's output may be anything."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def told_of_given(worktree: GivenWorktree) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import Work, WorktreeRecord
 from shoal.workspaces.git import Git, Place
 
@@ -186,13 +187,22 @@ async def _seeing(git: Git, place: Place, listed: _Listed, scratch: Path) -> Pla
     """A place whose index hides no changes: `update-index --assume-unchanged` must not lose work."""
     if not listed.unseen:
         return place
-    if place.index is None:
-        shutil.copyfile(place.entry / "index", scratch)
-        place = replace(place, index=scratch)
+    place = _with_own_index(place, scratch)
     names = b"".join(os.fsencode(name) + b"\0" for name in listed.unseen)
     for flag in ("--no-assume-unchanged", "--no-skip-worktree"):
         await git("update-index", flag, "-z", "--stdin", at=place, given=names)
     return place
+
+
+def _with_own_index(place: Place, scratch: Path) -> Place:
+    """The place with an index that can be changed: a copy, unless it has one of ours already."""
+    if place.index is not None:
+        return place
+    try:
+        shutil.copyfile(place.entry / "index", scratch)
+    except OSError as error:
+        raise WorktreeError(f"{scratch} cannot be written: {error.strerror or error}.") from error
+    return replace(place, index=scratch)
 
 
 async def _tree(git: Git, common: Path, record: WorktreeRecord, work: Work, scratch: Path) -> str:
@@ -201,10 +211,7 @@ async def _tree(git: Git, common: Path, record: WorktreeRecord, work: Work, scra
         return (await git("rev-parse", f"{work.head}^{{tree}}", at=_bare(common))).text
     place = await place_of(git, common, record, scratch)
     listed = await _listed(git, place)
-    if place.index is None:
-        shutil.copyfile(place.entry / "index", scratch)
-        place = replace(place, index=scratch)
-    place = await _seeing(git, place, listed, scratch)
+    place = await _seeing(git, _with_own_index(place, scratch), listed, scratch)
     without = [f":(exclude,literal,top){name}" for name in work.nested]
     await git("add", "--all", "--sparse", "--", ".", *without, at=place, settings=("core.safecrlf=false",))
     return (await git("write-tree", at=place)).text

@@ -127,10 +127,19 @@ def _opened(act: Callable[..., Any], path: str, failure: Any) -> None:
         return
     if not isinstance(error, PermissionError):
         raise error
-    parent = Path(path).parent
-    parent.chmod(stat.S_IRWXU)
+    # Only where something changes by it: what cannot be removed for another reason is not tried for ever.
+    changed = _made_free(Path(path).parent)
     if act in (os.open, os.scandir, os.rmdir):
-        Path(path).chmod(stat.S_IRWXU)
-        shutil.rmtree(path)
+        if not _made_free(Path(path)) and not changed:
+            raise error
+        shutil.rmtree(path, onerror=_opened)
     else:
         act(path)
+
+
+def _made_free(directory: Path) -> bool:
+    """Whether its owner could not do everything in it, and can now."""
+    if stat.S_IMODE(directory.lstat().st_mode) == stat.S_IRWXU:
+        return False
+    directory.chmod(stat.S_IRWXU)
+    return True

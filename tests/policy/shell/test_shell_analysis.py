@@ -127,11 +127,11 @@ def test_other_rights_are_a_part_of_their_own():
         ("cat $x", (UNKNOWN_PATH,), ()),
         ("cat *.py", ("*.py",), ()),
         ("tee a b", (), ("a", "b")),
-        ("cp -r a b", (), ("a", "b")),
+        ("cp -r a b", ("a", "b"), ("a", "b")),
         ("sort -o out in", (), ("out",)),
         ("curl -o out u", (), ("out",)),
         ("git log --output=out", (), ("out",)),
-        ("dd if=a of=b", (), ("b",)),
+        ("dd if=a of=b", ("a",), ("b",)),
     ],
 )
 def test_the_files_a_command_names_are_told(command, reads, writes):

@@ -59,6 +59,31 @@ def test_where_output_goes_is_judged_from_the_directory_that_a_cd_leads_to(tmp_p
     assert not _is_allowed(engine, command)
 
 
+@pytest.mark.spec("PRM-05")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep root /etc/passwd",
+        "grep -eroot /etc/passwd",
+        "grep -5eroot /etc/passwd",
+        "grep -1vfx /etc/passwd",
+        "grep --reg=root /etc/passwd",
+        "rg -.eroot /etc/passwd",
+        "rg -0eroot /etc/passwd",
+        "diff --from-file=.. x",
+        "echo /etc/passwd | xargs cat",
+        "echo /etc/passwd | xargs -E -I -n 1 cat",
+        "echo /etc/passwd | xargs -I {} -L 1 cat x",
+        "x=../../../../etc/passwd; cat /dev/fd/$x",
+        'x=../../../../etc/passwd; cat "/dev/fd/$x"',
+    ],
+)
+def test_a_file_outside_is_not_read_unasked_however_it_is_named(tmp_path, command):
+    engine = _engine(tmp_path)
+    assert _is_allowed(engine, "grep root x; diff <(ls) x; ls | xargs -I {} echo {}")
+    assert not _is_allowed(engine, command)
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

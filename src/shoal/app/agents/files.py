@@ -17,6 +17,7 @@ from shoal.core.messages import Message
 from shoal.core.permissions import Mode
 from shoal.core.ports import Transcript
 from shoal.runs.outfit import Newcomer
+from shoal.stores.files.places import subagent_path
 from shoal.stores.files.sessions import read_session
 from shoal.stores.files.subagents import (
     Remembered,
@@ -24,7 +25,6 @@ from shoal.stores.files.subagents import (
     recall_unspoken,
     remember,
     remember_mode,
-    subagent_path,
 )
 from shoal.stores.files.transcripts import FileTranscript
 from shoal.stores.memory import NoTranscript

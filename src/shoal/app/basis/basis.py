@@ -26,6 +26,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.ids import Ids
 from shoal.core.ports import Model
 from shoal.models.stand_ins import StandIns
+from shoal.stores.files.places import subagents_of
 from shoal.tools.structured import StructuredOutput
 
 Choose: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
@@ -53,7 +54,7 @@ class Basis(Struct, frozen=True, kw_only=True):
     @property
     def subagents(self) -> Path:
         """Where the transcripts of its agents are."""
-        return self.history.transcript.with_suffix("") / "subagents"
+        return subagents_of(self.history.transcript)
 
 
 def basis_of(options: Options, leave: AsyncExitStack) -> Basis:

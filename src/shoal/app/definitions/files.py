@@ -172,7 +172,7 @@ def ruled(parsed: Parsed) -> Parsed:
     for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
         for entry in getattr(definition, attribute) or ():
             try:
-                parse_rule(entry, field)
+                parse_rule(entry)
             except SettingsError as error:
                 source = definition.source
                 problem = Problem(

@@ -8,9 +8,8 @@ from pathlib import Path
 from shoal.app.outside.watching import Run
 from shoal.core.errors import NoSuchSession
 from shoal.core.ids import LEAD, AgentId
-from shoal.stores.files.places import checked, transcript_path
+from shoal.stores.files.places import subagent_path, subagents_of, transcript_path
 from shoal.stores.files.sessions import find_session
-from shoal.stores.files.subagents import subagent_path
 
 
 def conversation_path(run: Run, cwd: str, agent: AgentId) -> Path:
@@ -21,4 +20,4 @@ def conversation_path(run: Run, cwd: str, agent: AgentId) -> Path:
             path = find_session(run.home, run.session)
     if agent == LEAD:
         return path
-    return subagent_path(path.with_suffix("") / "subagents", AgentId(checked(agent, run.home)))
+    return subagent_path(subagents_of(path), agent)

@@ -14,8 +14,8 @@ from msgspec import Struct
 from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock
 from shoal.core.errors import NoSuchSession, RunHangs, ShoalError, StoreError
-from shoal.core.events import Event, Journaled, SessionEnded, SessionStarted
-from shoal.core.ids import SessionId
+from shoal.core.events import Event, Journaled, ModeChanged, SessionEnded, SessionStarted
+from shoal.core.ids import LEAD, SessionId
 from shoal.runs.client import ControlClient
 from shoal.stores.files.journal import follow_journal, read_journal
 from shoal.stores.files.locks import is_held
@@ -80,6 +80,18 @@ def model_named(run: Run) -> str:
     events = (recorded.event for recorded in read_journal(run.journal))
     started = [event for event in events if isinstance(event, SessionStarted)]
     return started[-1].model_named if started else ""
+
+
+def last_mode(run: Run) -> str:
+    """The permission mode that its lead had at the end; nothing where it never began."""
+    mode = ""
+    for recorded in read_journal(run.journal):
+        match recorded.event:
+            case SessionStarted(mode=begun):
+                mode = begun
+            case ModeChanged(agent=agent, mode=new) if agent == LEAD:
+                mode = new
+    return mode
 
 
 def find_run(home: Path, name: str) -> Run:

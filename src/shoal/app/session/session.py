@@ -19,6 +19,7 @@ from shoal.app.session.stopped import Stopped
 from shoal.app.session.taking_over import take_over
 from shoal.app.session.turn import Turn
 from shoal.app.session.voice import Voice
+from shoal.app.session.worked_in import WorkedIn
 from shoal.core.agents import Glimpse, Reached
 from shoal.core.arrivals import Item
 from shoal.core.decisions import Mode
@@ -68,6 +69,7 @@ class Session(Voice):
         self._exit = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._interrupted = False
+        self._worked_in = WorkedIn()
         self.turn = 0
         self.stopping = asyncio.Event()
         """Set when a program asked the run to end; surfaces end it."""
@@ -268,7 +270,8 @@ class Session(Voice):
 
     def set_mode(self, mode: Mode) -> None:
         """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
-        self.parts.permissions.set_mode(mode)
+        permissions = self.parts.permissions
+        permissions.set_mode(mode, before=self._worked_in.before_plan(permissions.mode, self.agent.replies))
         self.emit(ModeChanged(agent=LEAD, mode=mode))
 
     def delegate(self, *, on: bool) -> None:

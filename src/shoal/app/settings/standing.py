@@ -52,7 +52,7 @@ def _of(document: Document, behavior: Behavior, texts: Sequence[str]) -> tuple[R
     # Of a key that stands twice the last counts.
     for text, line in zip(texts, lines[-len(texts) :], strict=True):
         try:
-            found.append(parse_rule(text, f"{document.name}:{line}"))
+            found.append(replace(parse_rule(text), source=f"{document.name}:{line}"))
         except SettingsError as error:
             told = f"{document.name}:{line}: permissions.{behavior}: {error}"
             raise SettingsError(told, path=document.path, line=line) from error

@@ -68,7 +68,7 @@ def _ruled(parsed: ParsedSkill) -> ParsedSkill:
     skill = parsed.skill
     for entry in skill.allowed_tools:
         try:
-            parse_rule(entry, "allowed-tools")
+            parse_rule(entry)
         except SettingsError as error:
             problem = Problem(
                 what=str(error),

@@ -23,9 +23,8 @@ from shoal.core.usage import Spent
 from shoal.runs.endings import last_words
 from shoal.stores.files.journal import read_journal
 from shoal.stores.files.ledger import usage_of
-from shoal.stores.files.places import journal_path
+from shoal.stores.files.places import journal_path, subagent_path, subagents_of
 from shoal.stores.files.sessions import find_session, read_session
-from shoal.stores.files.subagents import subagent_path
 from shoal.wire.journal import Recorded
 
 _CHANGED = re.compile(r"#(\d+) (\w+)")
@@ -112,7 +111,7 @@ def _report(home: Path, team: Team, agent: AgentId) -> str:
     try:
         transcript = find_session(home, team.lead_session_id)
         if agent != LEAD:
-            transcript = subagent_path(transcript.with_suffix("") / "subagents", agent)
+            transcript = subagent_path(subagents_of(transcript), agent)
         return last_words(read_session(transcript, "" if agent == LEAD else agent).messages)
     except ShoalError:
         return ""

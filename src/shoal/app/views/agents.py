@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from shoal.app.definitions.definitions import Definitions, definitions_for, given_definitions
 from shoal.app.definitions.plugins import plugins_for
+from shoal.app.hooks.sources import hooks_of
 from shoal.app.views import permissions as permissions_view
-from shoal.core.definitions import INHERIT, Definition, Toolset, tool_names
+from shoal.core.definitions import INHERIT, Definition, Problem, Toolset, tool_names
 from shoal.policy.authority import narrowed
 
 _DEFAULT = "default"
@@ -108,6 +109,21 @@ class AgentsView:
                     near = get_close_matches(name, self.offered, n=1)
                     meant = f"; is {near[0]} meant?" if near else ""
                     yield f"{place}: tools: there is no tool {name!r} here{meant}"
+
+    def hook_problems(self, definitions: Sequence[Definition]) -> Iterator[Problem]:
+        """An agent that brings a hook which cannot be used is not started."""
+        for definition in definitions:
+            source = definition.source
+            place = source.place("hooks") or str(source)
+            for told in hooks_of(definition, self.settings).problems:
+                way, _, what = told.removeprefix(f"{place}: ").partition(": ")
+                field = f"{definition.name}.{way}" if source.kind == "flag" else way
+                line = source.lines.get("hooks") or None
+                yield Problem(what=what, name=definition.name, source=source, line=line, field=field)
+
+    def hook_warnings(self, definitions: Sequence[Definition]) -> Iterator[str]:
+        for definition in definitions:
+            yield from hooks_of(definition, self.settings).warnings
 
 
 _SHOWN = {

@@ -13,13 +13,16 @@ _NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
 
 
 def chosen(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -> tuple[Hook, ...]:
-    """In their order; of those that would do the very same, the first."""
+    """In their order; of those that would do the very same the first, rather one that blocks if it fails."""
     field = MATCHED.get(event)
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
     for hook in hooks:
-        if value is None or fits(hook.matcher, value):
-            found.setdefault(_deed(hook), hook)
+        if value is not None and not fits(hook.matcher, value):
+            continue
+        known = found.setdefault(deed := _deed(hook), hook)
+        if hook.blocks_on_failure and not known.blocks_on_failure:
+            found[deed] = hook
     return tuple(found.values())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shoal.policy.shell import programs
 from shoal.policy.shell.git import git, names_flag
 from shoal.policy.shell.known import (
+    COPIERS,
     HELPFUL,
     OUTPUT_FLAGS,
     PROGRAM_FLAGS,
@@ -63,18 +64,23 @@ def _writer(name: str, words: Sequence[Word]) -> Verdict:
     """`tee` does nothing beside its writes, which are judged; the others remove or replace."""
     verdict = judged(name, words, Reader(flags=WRITERS[name]))
     if not verdict.read_only:
-        return unproven(verdict.why, writes=(Word(None),))
-    return Verdict(read_only=name == "tee", why=f"{name} writes files", writes=verdict.reads)
+        return unproven(verdict.why, reads=_copied(name, words), writes=(Word(None),))
+    named = verdict.reads
+    return Verdict(
+        read_only=name == "tee", why=f"{name} writes files", reads=_copied(name, named), writes=named
+    )
+
+
+def _copied(name: str, words: Sequence[Word]) -> tuple[Word, ...]:
+    """What may be read under another name afterwards."""
+    if name not in COPIERS:
+        return ()
+    return tuple(word for word in words if word.value is None or not word.may_be_flag)
 
 
 def _with_output(name: str, words: Sequence[Word], verdict: Verdict) -> Verdict:
     if name == "dd":
-        files = [
-            Word(w.value[3:]) if w.value is not None else w
-            for w in words
-            if (w.value or "of=").startswith("of=")
-        ]
-        return unproven("dd writes files", writes=tuple(files))
+        return unproven("dd writes files", reads=_operand("if=", words), writes=_operand("of=", words))
     flags = OUTPUT_FLAGS.get(name)
     if flags is None or verdict.read_only:
         return verdict
@@ -88,3 +94,9 @@ def _with_output(name: str, words: Sequence[Word], verdict: Verdict) -> Verdict:
         else:
             writes.append(words[at + 1] if at + 1 < len(words) and value in flags else Word(None))
     return unproven(verdict.why, reads=verdict.reads, writes=tuple(writes), doubt=verdict.doubt)
+
+
+def _operand(key: str, words: Sequence[Word]) -> tuple[Word, ...]:
+    """The value of an operand like `of=x`; what is not known may be it."""
+    named = [word for word in words if (word.value or key).startswith(key)]
+    return tuple(word if word.value is None else Word(word.value.removeprefix(key)) for word in named)

@@ -45,6 +45,8 @@ WRITERS: dict[str, str] = {
     "truncate": "-s: --size:",
 }
 """Commands whose operands are files they write, with the flags under which that is all they do."""
+COPIERS = frozenset({"cp", "mv", "ln"})
+"""Those of them after which a file can be read in another place."""
 
 OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
     "curl": ("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from typing import Literal
 
@@ -16,15 +16,18 @@ Operands = Literal["paths", "text", "pattern", "one", "none", "plus"]
 one would be written), nothing at all, or formats that begin with a plus sign."""
 
 
-_PATTERN_FLAG = re.compile(r"-[A-Za-z]*[ef]|--regexp|--files|--file")
+_GIVE_PATTERN = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
+_MAY_GIVE_PATTERN = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file")
+"""Where any flag is allowed; a long one may be abbreviated."""
 
 
 class Reader(Struct, frozen=True, kw_only=True):
     """How a command is used so that it only reads.
 
-    `flags` lists those it may have, with `:` after one that takes a value; None says that no flag of it
-    writes or runs anything. With operands one of the flags in `needs` must be there. `alone` says whether
-    the command reads without any of its sub-commands.
+    `flags` lists those it may have, with `:` after one that takes a value, `?` after one of one letter that
+    takes it in the same word alone; None says that no flag of it writes or runs anything. With operands one
+    of the flags in `needs` must be there. `alone` says whether the command reads without any of its
+    sub-commands.
     """
 
     flags: str | None = None
@@ -54,17 +57,36 @@ def unproven(
     return Verdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
 
 
+class Given(Struct, frozen=True):
+    """The words after a command's name, told apart as the command itself does it."""
+
+    flags: tuple[tuple[str, Word | None], ...]
+    """By their names, those that are run together one by one, each with its value."""
+    operands: tuple[Word, ...]
+    refused: str = ""
+    """The first word that is not allowed; nothing behind it is told apart."""
+
+    def values(self, *names: str) -> list[Word]:
+        return [value for name, value in self.flags if name in names and value is not None]
+
+    def has(self, names: Container[str]) -> bool:
+        return any(name in names for name, _ in self.flags)
+
+
 class _Flags(Struct, frozen=True):
     bare: frozenset[str]
     valued: frozenset[str]
+    attached: frozenset[str]
+    """Those of one letter whose value is in the same word, if there is one."""
 
 
 @cache
 def _flags(text: str) -> _Flags:
     names = text.split()
     return _Flags(
-        frozenset(name for name in names if name[-1] != ":"),
+        frozenset(name for name in names if name[-1] not in ":?"),
         frozenset(name[:-1] for name in names if name[-1] == ":"),
+        frozenset(name[:-1] for name in names if name[-1] == "?"),
     )
 
 
@@ -77,84 +99,89 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
     if reader.flags is None:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
         operands.extend(Word(path) for word in words if (path := _path_in_flag(word)))
-        return _with_operands(name, operands, reader, words)
-    operands = []
-    flag = _operands(words, _flags(reader.flags), operands)
-    if flag is not None:
-        return unproven(f"{name} with {flag} is not known to only read")
-    if reader.needs and operands and not _has(words, reader.needs):
+        return _with_operands(name, operands, reader, gives_pattern=_may_give_pattern(words))
+    # What looks like a flag behind the file may be the file that is written.
+    given = told_apart(words, reader.flags, leading=reader.operands == "one")
+    if given.refused:
+        return unproven(f"{name} with {given.refused} is not known to only read")
+    if reader.needs and given.operands and not given.has(reader.needs.split()):
         return unproven(f"{name} with a name and without {reader.needs.split()[0]} changes something")
-    return _with_operands(name, operands, reader, words)
+    return _with_operands(name, given.operands, reader, gives_pattern=given.has(_GIVE_PATTERN))
 
 
 def _path_in_flag(word: Word) -> str:
     """The path in `--file=/x` and `-f/x`: a flag that is allowed may still name a file it reads."""
     value = word.value or ""
-    if value[:1] != "-" or "/" not in value:
-        return ""
-    path = value.partition("=")[2] if value.startswith("--") else value[2:]
+    if value.startswith("--"):
+        path = value.partition("=")[2]
+    else:
+        path = value[2:] if value[:1] == "-" and "/" in value else ""
     return path if len(path) > 1 else ""
 
 
-def _gives_pattern(words: Sequence[Word]) -> bool:
-    """Whether a flag gives the pattern, or there is none, so that the first operand is a file too."""
-    return any(_PATTERN_FLAG.match(word.value or "") for word in words)
+def _may_give_pattern(words: Sequence[Word]) -> bool:
+    """Whether a flag may give the pattern, so that the first operand is a file too."""
+    return any(_MAY_GIVE_PATTERN.match(word.value or "") for word in words)
 
 
-def _has(words: Sequence[Word], needed: str) -> bool:
-    names = needed.split()
-    return any(word.value is not None and word.value.split("=")[0] in names for word in words)
-
-
-def _operands(words: Sequence[Word], flags: _Flags, operands: list[Word]) -> str | None:
-    """Sorts the words; the first flag that is not allowed is returned."""
+def told_apart(words: Sequence[Word], flags: str, *, leading: bool = False) -> Given:
+    """`leading`: flags stand before the first operand alone, and all that follows it are operands."""
+    known = _flags(flags)
+    found: list[tuple[str, Word | None]] = []
+    operands: list[Word] = []
     at = 0
     while at < len(words):
         word = words[at]
-        at += 1
-        if not word.may_be_flag:
-            operands.append(word)
-            continue
         value = word.value
-        if value is None:
-            return "a word that is only known when it runs"
-        if value == "--":
-            operands.extend(words[at:])
-            break
-        if value == "-":
+        if not word.may_be_flag or (value == "-" and "-" not in known.bare):
+            if leading:
+                break
             operands.append(word)
+            at += 1
             continue
-        taken = _taken(value, flags, words, at)
-        if taken is None:
-            return value
-        at += taken
-    return None
+        if value is None:
+            return Given(tuple(found), tuple(operands), "a word that is only known when it runs")
+        at += 1
+        if value == "--":
+            break
+        named = _named(value, known)
+        if named is None:
+            return Given(tuple(found), tuple(operands), value)
+        name, own = named[-1]
+        if own is None and name in known.valued:
+            if at == len(words) or words[at].many:
+                return Given(tuple(found), tuple(operands), value)
+            named[-1] = name, words[at]
+            at += 1
+        found.extend(named)
+    operands.extend(words[at:])
+    return Given(tuple(found), tuple(operands))
 
 
-def _taken(value: str, flags: _Flags, words: Sequence[Word], at: int) -> int | None:
-    """How many words after it the flag takes as its value; None when it is not allowed."""
-    name, equals, _ = value.partition("=")
+def _named(value: str, flags: _Flags) -> list[tuple[str, Word | None]] | None:
+    """The flags in one word, each with the value that is in it; None where one of them is not allowed."""
+    name, equals, rest = value.partition("=")
     if name in flags.bare:
-        return 0
-    if name in flags.valued:
-        return 0 if equals else _one_word(words, at)
+        return [(name, Word(rest) if equals else None)]
+    if name in flags.valued and (len(name) > 2 or not equals):
+        return [(name, Word(rest) if equals else None)]
     if value.startswith("--"):
         return None
     if value[1:].isdigit():
-        return 0 if "-0" in flags.bare or "-NUM" in flags.bare else None
+        return [(value, None)] if "-0" in flags.bare or "-NUM" in flags.bare else None
+    found: list[tuple[str, Word | None]] = []
     for position, letter in enumerate(value[1:], start=2):
-        if f"-{letter}" in flags.valued:
-            return 0 if position < len(value) else _one_word(words, at)
-        if f"-{letter}" not in flags.bare:
+        name = f"-{letter}"
+        if name in flags.valued or name in flags.attached:
+            found.append((name, Word(value[position:]) if position < len(value) else None))
+            return found
+        if name not in flags.bare:
             return None
-    return 0
+        found.append((name, None))
+    return found
 
 
-def _one_word(words: Sequence[Word], at: int) -> int | None:
-    return 1 if at < len(words) and not words[at].many else None
-
-
-def _with_operands(name: str, operands: list[Word], reader: Reader, words: Sequence[Word]) -> Verdict:
+def _with_operands(name: str, operands: Sequence[Word], reader: Reader, *, gives_pattern: bool) -> Verdict:
     kind = reader.operands
     if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
         return unproven(f"{name} writes its second file")
@@ -162,26 +189,6 @@ def _with_operands(name: str, operands: list[Word], reader: Reader, words: Seque
         return unproven(f"{name} with an operand may change something")
     if kind == "none" and operands:
         return unproven(f"{name} with an operand may change something")
-    if kind in ("paths", "one") or (kind == "pattern" and _gives_pattern(words)):
+    if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
         return harmless(f"{name} only reads", reads=tuple(operands))
     return harmless(f"{name} only reads", reads=tuple(operands[1:]) if kind == "pattern" else ())
-
-
-def split_flags(words: Sequence[Word], flags: str) -> int | None:
-    """How many of the first words are flags and their values; None when one is not among `flags`."""
-    known = _flags(flags)
-    at = 0
-    while at < len(words) and words[at].may_be_flag:
-        value = words[at].value
-        if value is None:
-            return None
-        if value == "-" and "-" not in known.bare:
-            break
-        at += 1
-        if value == "--":
-            break
-        taken = _taken(value, known, words, at)
-        if taken is None:
-            return None
-        at += taken
-    return at

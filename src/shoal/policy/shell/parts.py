@@ -18,8 +18,9 @@ class Part(Struct, frozen=True, kw_only=True):
     what happens (an assignment before it, a function of that name, a flag that runs another program): no
     allow rule may cover it. `words` are its words as far as they are known, for rules that forbid.
     `reads` and `writes` are the files it names by redirection or as arguments of a known command, after a
-    `cd` joined to its directory, or UNKNOWN_PATH. `read_only` already accounts for words that are not
-    known; it speaks of the command without its redirections, which are `writes`.
+    `cd` joined to its directory, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name.
+    `read_only` already accounts for words that are not known; it speaks of the command without its
+    redirections, which are `writes`.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Part(Struct, frozen=True, kw_only=True):
     via: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     read_only: bool = False
     why: str = ""
     words: tuple[str | None, ...] = ()

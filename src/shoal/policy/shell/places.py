@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shoal.policy.shell.parts import UNKNOWN_PATH
-from shoal.policy.shell.words import STREAM, Word
+from shoal.policy.shell.words import Word
 
 _MOST_PLACES = 6
 
@@ -33,9 +33,9 @@ class Places:
         """The paths that words name from here; one that is not known is UNKNOWN_PATH."""
         found: dict[str, None] = {}
         for word in words:
-            path = word.pattern if word.value is None else word.value
-            if path is None and word.prefix.startswith(STREAM):
+            if word.stream:
                 continue
+            path = word.pattern if word.value is None else word.value
             if path is None:
                 found[UNKNOWN_PATH] = None
             elif path:

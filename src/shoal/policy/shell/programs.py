@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from shoal.policy.shell.options import Reader, Verdict, harmless, judged, unproven
+from shoal.policy.shell.options import Given, Reader, Verdict, harmless, judged, told_apart, unproven
 from shoal.policy.shell.words import Word
+from shoal.policy.shell.wrappers import EXECUTING, end_of_command
 
 Judge = Callable[[Sequence[Word]], Verdict]
 
 _NUMBER = re.compile(r"-?[0-9]+")
-_PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*\*")
-_PS = Reader(
-    flags="-e -f -A -a -x -l -w -L -H -j -F -u: -p: -o: -O: -C: -t: --sort: --ppid: --no-headers --forest",
-    operands="text",
-)
+_PRINTS_NUMBERS = re.compile(r"%[^%sbqc]*[diouxXeEfFgGaA]|%[^%a-zA-Z]*[*(]")
+_PS = "-e -f -A -a -x -l -w -L -H -j -F -u: -p: -o: -O: -C: -t: --sort: --ppid: --no-headers --forest"
+_READ = "-r -s -e -p: -n: -N: -t: -d: -u:"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
 _REPLACE = r"s([/|#,@:!%])(?:\\[^\n]|(?!\1)[^\\\n])*\1(?:\\[^\n]|(?!\1)[^\\\n])*\1[gpiI0-9]*"
@@ -29,8 +28,9 @@ _OBEYED_BY_ZSH = frozenset(
     functions commands options parameters dirstack nameddirs userdirs modules histchars signals watch builtins
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-_AWK_NEVER = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC")
-_AWK = Reader(flags="-F: -v: --field-separator: --assign:", operands="pattern")
+_AWK_NEVER = re.compile(r"system|getline|@|\bclose\b|\bfflush\b|ENVIRON|ARGV|ARGC|SYMTAB")
+_AWK = "-F: -v: --field-separator: --assign:"
+_JQ_MODULE = re.compile(r"\b(?:import|include)\b\s*[\"#]")
 _COMPARES_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _SED = "-n -E -r -u -z -s -e: --quiet --silent --regexp-extended --expression: --null-data --separate --posix"
 _FIND_TESTS = frozenset(
@@ -46,67 +46,51 @@ _FIND_TESTS = frozenset(
 
 
 def awk(words: Sequence[Word]) -> Verdict:
-    verdict = judged("awk", words, _AWK)
-    if not verdict.read_only:
-        return verdict
-    program = _first_operand(words, ("-F", "-v", "--field-separator", "--assign"))
-    if program is None or program.value is None:
+    given = told_apart(words, _AWK)
+    if given.refused:
+        return _refused("awk", given)
+    if not given.operands or given.operands[0].value is None:
         return unproven("the awk program is only known when it runs")
-    text = program.value
+    text = given.operands[0].value
     if _AWK_NEVER.search(text):
         return unproven("the awk program may run commands or read files")
     printed = text.find("print")
     after = text[printed:].replace("||", "") if printed >= 0 else ""
     if ">" in after or "|" in after:
         return unproven("the awk program may write files or run commands")
-    return harmless("awk only prints", reads=verdict.reads)
+    return harmless("awk only prints", reads=given.operands[1:])
 
 
-def _first_operand(words: Sequence[Word], valued: tuple[str, ...]) -> Word | None:
-    at = 0
-    while at < len(words):
-        value = words[at].value
-        if value in valued:
-            at += 2
-        elif value == "--":
-            return words[at + 1] if at + 1 < len(words) else None
-        elif words[at].may_be_flag:
-            at += 1
-        else:
-            return words[at]
-    return None
+def _refused(name: str, given: Given) -> Verdict:
+    return unproven(f"{name} with {given.refused} is not known to only read")
+
+
+def jq(words: Sequence[Word]) -> Verdict:
+    """A program may import data from a directory that it names."""
+    if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
+        return unproven("the jq program may read other files")
+    return judged("jq", words, Reader(operands="pattern"))
+
+
+def strings(words: Sequence[Word]) -> Verdict:
+    """A word that begins with @ names a file in which more words stand."""
+    if any((word.value or word.prefix).startswith("@") for word in words):
+        return unproven("strings reads its arguments from a file here")
+    return judged("strings", words, Reader())
 
 
 def sed(words: Sequence[Word]) -> Verdict:
-    by_flag = any(re.match(r"-[A-Za-z]*e|--expression", word.value or "") for word in words)
-    verdict = judged("sed", words, Reader(flags=_SED, operands="paths" if by_flag else "pattern"))
-    if not verdict.read_only:
-        return verdict
-    scripts = _sed_scripts(words) if by_flag else [_first_operand(words, ())]
-    for script in scripts:
-        if script is None or script.value is None:
+    given = told_apart(words, _SED)
+    if given.refused:
+        return _refused("sed", given)
+    scripts = given.values("-e", "--expression")
+    reads = given.operands if scripts else given.operands[1:]
+    for script in scripts or given.operands[:1] or (Word(None),):
+        if script.value is None:
             return unproven("the sed script is only known when it runs")
         if not _is_plain_sed(script.value):
             return unproven("the sed script is not known to only print")
-    return harmless("sed only prints", reads=verdict.reads)
-
-
-def _sed_scripts(words: Sequence[Word]) -> list[Word | None]:
-    scripts: list[Word | None] = []
-    for at, word in enumerate(words):
-        value = word.value or ""
-        if value in ("-e", "--expression"):
-            scripts.append(words[at + 1] if at + 1 < len(words) else None)
-        elif value.startswith("--expression="):
-            scripts.append(Word(value.partition("=")[2]))
-        elif re.fullmatch(r"-[A-Za-z]*e.*", value, re.DOTALL):
-            # Flags run together with a script are rare and easily misread.
-            scripts.append(
-                Word(None)
-                if value not in ("-ne", "-Ee", "-re", "-nE")
-                else words[min(at + 1, len(words) - 1)]
-            )
-    return scripts
+    return harmless("sed only prints", reads=reads)
 
 
 def _is_plain_sed(script: str) -> bool:
@@ -130,14 +114,17 @@ def find(words: Sequence[Word]) -> Verdict:
         word = words[at]
         at += 1
         value = word.value
-        if value in ("-exec", "-execdir", "-ok", "-okdir"):
+        if value in EXECUTING:
             expression = True
-            while at < len(words) and words[at].value not in (";", "+"):
-                at += 1
-            at += 1
+            end = end_of_command(words, at)
+            # It may be the sign that ends the command, and what follows an action of find.
+            if any(inner.value is None for inner in words[at:end]):
+                return unproven("find with a word that is only known when it runs")
+            at = end + 1
             continue
         if value is None:
-            if word.may_be_flag and (at < 2 or not _takes_value(words[at - 2].value)):
+            is_one_value = not word.many and at >= 2 and _takes_value(words[at - 2].value)
+            if word.may_be_flag and not is_one_value:
                 return unproven("find with a word that is only known when it runs")
             if not expression:
                 places.append(word)
@@ -204,23 +191,20 @@ def numbered(words: Sequence[Word]) -> Verdict:
 
 def ps(words: Sequence[Word]) -> Verdict:
     """An `e` among the letters without a dash shows the environment, keys included."""
-    verdict = judged("ps", words, _PS)
-    letters = _first_operand(words, ("-o", "-p", "-u", "-C", "-t", "--sort", "--ppid", "-O"))
-    if letters is not None and not re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", letters.value or ""):
+    given = told_apart(words, _PS)
+    if given.refused:
+        return _refused("ps", given)
+    if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in given.operands):
         return unproven("ps may show the environment here")
-    return verdict
+    return harmless("ps only reads")
 
 
 def read(words: Sequence[Word]) -> Verdict:
     """Names are held to plain lower-case ones: a subscript would be evaluated, PATH would be obeyed."""
-    verdict = judged("read", words, Reader(flags="-r -s -e -p: -n: -N: -t: -d: -u:", operands="text"))
-    if not verdict.read_only:
-        return verdict
-    names = [word.value for word in words]
-    for at, value in enumerate(names):
-        if value in ("-p", "-n", "-N", "-t", "-d", "-u"):
-            names[at + 1 : at + 2] = ["-"]
-    if all(name is not None and (name.startswith("-") or is_own_variable(name)) for name in names):
+    given = told_apart(words, _READ)
+    if given.refused:
+        return _refused("read", given)
+    if all(word.value is not None and is_own_variable(word.value) for word in given.operands):
         return harmless("read sets a variable of its own")
     return unproven("read sets a variable that others may obey")
 
@@ -251,10 +235,24 @@ def test(words: Sequence[Word]) -> Verdict:
         numbers = [word for word in words if word.value not in _COMPARES_NUMBERS and word.value != "!"]
         if not all(map(_is_number, numbers)):
             return unproven("the test may evaluate its operands")
-    unknown_operator = len(values) > 1 and values[0] is None and (len(values) == 2 or values[1] is None)
-    if unknown_operator or len(values) > 4:
+    if not _has_known_operator(values):
         return unproven("the test may evaluate its operands")
     return harmless("it only compares")
+
+
+def _has_known_operator(values: Sequence[str | None]) -> bool:
+    """How many words there are tells where the operator stands."""
+    match values:
+        case [] | [_]:
+            return True
+        case [operator, _] | [_, operator, _]:
+            return operator is not None
+        case ["!", _, operator, _]:
+            return operator is not None
+        case ["(", operator, _, ")"]:
+            return operator is not None
+        case _:
+            return False
 
 
 def pager(words: Sequence[Word]) -> Verdict:
@@ -285,6 +283,8 @@ JUDGES: dict[str, Judge] = {
     "mawk": awk,
     "sed": sed,
     "gsed": sed,
+    "jq": jq,
+    "strings": strings,
     "find": find,
     "tar": tar,
     "printf": printf,

@@ -28,6 +28,8 @@ class Found(Struct, frozen=True, kw_only=True):
     sets: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """Those of `writes` that its arguments name."""
 
 
 class Walking(Protocol):
@@ -92,13 +94,15 @@ def _run_plain(name: str, found: Found, walk: Walking) -> None:
         return
     verdict = verdict_on(name, rest, moved=walk.places.moved)
     if verdict.reads or verdict.writes:
+        changes = walk.places.paths(verdict.writes)
         found = Found(
             text=found.text,
             words=found.words,
             via=found.via,
             sets=found.sets,
             reads=(*found.reads, *walk.places.paths(verdict.reads)),
-            writes=(*found.writes, *walk.places.paths(verdict.writes)),
+            writes=(*found.writes, *changes),
+            changes=changes,
         )
     _add(found, walk, read_only=verdict.read_only, why=verdict.why, doubt=bool(verdict.doubt))
     if name == "find":
@@ -122,6 +126,7 @@ def _run_wrapper(name: str, found: Found, walk: Walking) -> None:
     inner = unwrapped(name, rest)
     if inner.trouble:
         _add(found, walk, read_only=False, why=inner.trouble, doubt=True)
+        _add_unseen(name, found, walk)
         return
     if not inner.words:
         _add(found, walk, read_only=name in ("exec", "time"), why=f"{name} without a command")
@@ -147,6 +152,8 @@ def _run_shell(name: str, found: Found, walk: Walking) -> None:
             why=f"{name} runs a script that is not seen",
             doubt=opaque,
         )
+        if opaque:
+            _add_unseen(name, found, walk)
         return
     if found.reads or found.writes:
         _add(replace(found, words=()), walk, read_only=True, why="it redirects")
@@ -168,11 +175,18 @@ def _run_text(name: str, found: Found, walk: Walking) -> None:
         _add(
             found, walk, read_only=False, why=f"{name} runs text that is only known when it runs", doubt=True
         )
+        _add_unseen(name, found, walk)
         return
     if found.reads or found.writes:
         _add(replace(found, words=()), walk, read_only=True, why="it redirects")
     walk.trapped = walk.trapped or name == "trap"
     walk.script(" ".join(value for value in values if value is not None), (*found.via, name))
+
+
+def _add_unseen(name: str, found: Found, walk: Walking) -> None:
+    """A command behind another that is not seen: it may be one that a rule forbids."""
+    unseen = Found(text=found.text, words=(Word(None),), via=(*found.via, name), sets=found.sets)
+    _add(unseen, walk, read_only=False, why=f"what {name} runs is only known when it runs", doubt=True)
 
 
 def _add(found: Found, walk: Walking, *, read_only: bool, why: str, doubt: bool = False) -> None:
@@ -189,6 +203,7 @@ def _add(found: Found, walk: Walking, *, read_only: bool, why: str, doubt: bool 
             via=found.via,
             reads=found.reads,
             writes=found.writes,
+            changes=found.changes,
             read_only=read_only,
             why=why,
             words=words,

@@ -19,19 +19,23 @@ class Word(Struct, frozen=True):
     """One word of a command.
 
     `value` is None when it is only known at run time; `prefix` is then the text it surely begins with,
-    `pattern` the glob it was written as, and `many` says that it may become any number of words.
+    `pattern` the glob it was written as, and `many` says that it may become any number of words. `stream`
+    is a process substitution and nothing else: a path that names no file.
     """
 
     value: str | None
     prefix: str = ""
     many: bool = False
     pattern: str | None = None
+    stream: bool = False
 
     @property
     def may_be_flag(self) -> bool:
-        if self.value is None:
-            return not self.prefix or self.prefix[0] == "-"
-        return self.value[:1] == "-"
+        """Whether it, or one of the words it becomes, may begin with a dash."""
+        if self.value is not None:
+            return self.value[:1] == "-"
+        # Of a glob every word begins alike; of what is split only the first does.
+        return not self.prefix or self.prefix[0] == "-" or (self.many and self.pattern is None)
 
 
 ARGUMENTS = frozenset(
@@ -42,8 +46,8 @@ ARGUMENTS = frozenset(
 )
 """The kinds of node that are words of a command."""
 PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
-STREAM = "/dev/fd/"
-"""What a process substitution becomes: a path that names no file."""
+_STREAM = "/dev/fd/"
+"""What a process substitution becomes begins with it."""
 SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
 _WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -91,11 +95,14 @@ class _Pieces:
         self._prefix = ""
         self._begun = False
         self._starts_bare = False
+        self._stream = False
 
     def words(self) -> Iterator[Word]:
         value, bare = "".join(self._value), "".join(self._bare)
         prefix = value if self._known else self._prefix
-        if bare.startswith("~") and self._starts_bare:
+        if self._stream and len(self._value) == 1:
+            yield Word(None, prefix=prefix, stream=True)
+        elif bare.startswith("~") and self._starts_bare:
             yield _at_home(value, bare) if self._known else Word(None, prefix="~")
         elif bare.startswith("=") or "=~" in bare or ":~" in bare:
             yield Word(None, prefix=re.split("[=:]", prefix, maxsplit=1)[0], many=self._many)
@@ -198,8 +205,9 @@ class _Pieces:
         if self._known:
             self._prefix = "".join(self._value)
         if kind == "process_substitution":
+            self._stream = True
             if self._known and not self._prefix:
-                self._prefix = STREAM
+                self._prefix = _STREAM
         elif not quoted or text[:2] == "$@" or "@" in text:
             self._many = True
         self._known = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal.policy.shell.options import split_flags
+from shoal.policy.shell.options import Given, told_apart
 from shoal.policy.shell.words import Word
 
 
@@ -37,10 +37,14 @@ WRAPPERS: dict[str, Wrapper] = {
     "sudo": Wrapper("-n -E -H -S -k -b -u: -g: --user: --group: --non-interactive", rights=True),
     "doas": Wrapper("-n -u:", rights=True),
     "xargs": Wrapper(
-        """-0 --null -r --no-run-if-empty -t --verbose -n: --max-args: -P: --max-procs: -I: -L: --max-lines:
+        """-0 --null -r --no-run-if-empty -t --verbose -n: --max-args: -P: --max-procs: -I: -L: --max-lines
         -d: --delimiter: -s: --max-chars: -x --exit -E:"""
     ),
 }
+_ADDING = frozenset({"-n", "--max-args", "-L", "--max-lines"})
+"""Flags of xargs by which what it reads is added at the end."""
+EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+"""What find runs commands by."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 
@@ -56,10 +60,10 @@ class Unwrapped(Struct, frozen=True):
 def unwrapped(name: str, words: Sequence[Word]) -> Unwrapped:
     """The command behind a wrapper, from the words after the wrapper's name."""
     wrapper = WRAPPERS[name]
-    at = split_flags(words, wrapper.flags)
-    if at is None:
+    given = told_apart(words, wrapper.flags, leading=True)
+    if given.refused:
         return Unwrapped(trouble=f"{name} has a flag that is not judged")
-    at += wrapper.operands
+    at = len(words) - len(given.operands) + wrapper.operands
     sets: list[str] = []
     if name in ("env", "sudo", "doas"):
         while at < len(words) and (match := _ASSIGNMENT.match(words[at].value or words[at].prefix)):
@@ -69,24 +73,21 @@ def unwrapped(name: str, words: Sequence[Word]) -> Unwrapped:
     if any(word.many and word.value is None for word in words[:at]):
         return Unwrapped(trouble=f"{name} has words that are only known when it runs")
     if name == "xargs":
-        rest = _with_input(words[:at], rest)
+        rest = _with_input(given, rest)
     return Unwrapped(words=rest, sets=tuple(sets))
 
 
-def _with_input(own: Sequence[Word], rest: tuple[Word, ...]) -> tuple[Word, ...]:
+def _with_input(given: Given, rest: tuple[Word, ...]) -> tuple[Word, ...]:
     """The command of xargs: what it reads is added at the end, or takes the place of a mark."""
-    mark = None
-    for at, word in enumerate(own):
-        value = word.value or ""
-        if value == "-I" and at + 1 < len(own):
-            mark = own[at + 1].value
-        elif value.startswith("-I") and len(value) > 2:
-            mark = value[2:]
-        elif re.match(r"-[0rtx]+I", value):
-            return (Word(None, many=True), *rest)
-    if mark is not None:
-        return tuple(replaced(word, mark, None) for word in rest)
-    return (*(rest or (Word("echo"),)), Word(None, many=True))
+    marks = given.values("-I")
+    if not marks:
+        return (*(rest or (Word("echo"),)), Word(None, many=True))
+    mark = marks[-1].value
+    if not mark:
+        return (Word(None, many=True), *rest)
+    marked = tuple(replaced(word, mark, None) for word in rest)
+    # Of these and -I the last one counts.
+    return (*marked, Word(None, many=True)) if given.has(_ADDING) else marked
 
 
 def replaced(word: Word, mark: str, pattern: str | None, *, many: bool = False) -> Word:
@@ -110,20 +111,24 @@ def found_commands(words: Sequence[Word]) -> list[tuple[Word, ...]]:
     )
     several = any(not word.may_be_flag for word in words[1:2])
     commands: list[tuple[Word, ...]] = []
-    at = 0
-    while at < len(words):
-        if words[at].value not in ("-exec", "-execdir", "-ok", "-okdir"):
-            at += 1
+    for at, word in enumerate(words):
+        if word.value not in EXECUTING:
             continue
-        start = at + 1
-        at = start
-        while at < len(words) and words[at].value not in (";", "+"):
-            at += 1
-        aside = words[start - 1].value in ("-execdir", "-okdir") or several or place is None
+        end = end_of_command(words, at + 1)
+        aside = word.value in ("-execdir", "-okdir") or several or place is None
         pattern = None if aside else f"{place}/*"
-        many = at < len(words) and words[at].value == "+"
-        commands.append(tuple(replaced(word, "{}", pattern, many=many) for word in words[start:at]))
+        many = end < len(words) and words[end].value == "+"
+        commands.append(tuple(replaced(each, "{}", pattern, many=many) for each in words[at + 1 : end]))
     return commands
+
+
+def end_of_command(words: Sequence[Word], start: int) -> int:
+    """Where the command ends that begins here behind find's -exec: a plus ends it after `{}` alone."""
+    for at in range(start, len(words)):
+        value = words[at].value
+        if value == ";" or (value == "+" and at > start and words[at - 1].value == "{}"):
+            return at
+    return len(words)
 
 
 def shell_script(words: Sequence[Word]) -> Word | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.places import unwritable
 
 
 def inside(home: Path, *steps: str) -> Directory:
@@ -15,7 +16,10 @@ def inside(home: Path, *steps: str) -> Directory:
 
 def found_inside(home: Path, *steps: str) -> Directory | None:
     """The directory, or None where it is missing."""
-    if not home.is_dir():
-        return None
+    try:
+        if not home.is_dir():
+            return None
+    except OSError as error:
+        raise unwritable(home, error) from error
     with Directory.root(home) as root:
         return root.existing(*steps)

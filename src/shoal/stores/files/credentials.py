@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import write_whole
+from shoal.stores.files.flocks import changing
+from shoal.stores.files.places import unwritable, write_whole
 from shoal.wire.content import load
 
 
@@ -36,12 +37,16 @@ def stored_credentials(home: Path) -> dict[str, dict[str, str]]:
 
 def store_credentials(home: Path, provider: str, variables: Mapping[str, str] | None) -> None:
     """In place of what was stored for the provider; None forgets it. Raises `StoreError`."""
-    kept: dict[str, Any] = stored_credentials(home)
-    kept.pop(provider, None)
-    if variables is not None:
-        kept[provider] = dict(variables)
     path = credentials_path(home)
-    if kept:
-        write_whole(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
-    else:
-        path.unlink(missing_ok=True)
+    with changing(path):
+        kept: dict[str, Any] = stored_credentials(home)
+        kept.pop(provider, None)
+        if variables is not None:
+            kept[provider] = dict(variables)
+        if kept:
+            write_whole(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+            return
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(path, error) from error

@@ -10,7 +10,7 @@ from shoal.core.clock import Clock, iso
 from shoal.core.events import Event
 from shoal.core.ids import SessionId
 from shoal.core.secrets import SHAPES_ALONE, Secrets
-from shoal.stores.files.places import checked, make_private
+from shoal.stores.files.places import checked, make_private, unwritable
 from shoal.wire.content import dump
 
 
@@ -24,7 +24,10 @@ class DebugLog:
         make_private(directory)
         self.path = directory / f"{checked(session, directory)}.txt"
         self._clock = clock
-        self._file = self.path.open("ab", buffering=0)
+        try:
+            self._file = self.path.open("ab", buffering=0)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
         with suppress(OSError):  # a file system without locks
             # Who removes old logs sees that this one is in use.
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -38,6 +41,12 @@ class DebugLog:
         line = iso(self._clock.now()).encode() + b" " + self._secrets.redacted_bytes(dump(event)) + b"\n"
         with suppress(OSError):
             self._file.write(line)
+
+    def keep(self, text: str) -> None:
+        """What broke, in lines of its own."""
+        head = iso(self._clock.now()).encode() + b"\n"
+        with suppress(OSError):
+            self._file.write(head + self._secrets.redacted_bytes(text.encode("utf-8", "replace")) + b"\n")
 
     def close(self) -> None:
         self._file.close()

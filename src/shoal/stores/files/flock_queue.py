@@ -8,62 +8,114 @@ import os
 import threading
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import TypeAlias
 
 MOST_THREADS = 16
+_File: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
 
 
-class _Wait:
-    """A descriptor whose flock is wanted. The descriptor belongs to the wait until it is given away."""
+class _Queue:
+    """Those of one loop who wait for the flock of one file, in order; a thread waits for the first of them.
 
-    __slots__ = ("fd", "given", "loop")
+    A thread cannot be called back: one whose caller gave up waits on for the next. So those who give up on
+    one lock again and again leave threads for the others.
+    """
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.loop = asyncio.get_running_loop()
-        self.given: asyncio.Future[None] = self.loop.create_future()
+    __slots__ = ("_file", "_threads", "_tried", "_waiting")
+
+    def __init__(self, file: _File, threads: _Threads) -> None:
+        self._file = file
+        self._threads = threads
+        self._waiting: dict[asyncio.Future[int], int] = {}
+        """With the descriptor that each has brought."""
+        self._tried = -1
+        """The descriptor that is with a thread."""
+
+    def join(self, fd: int) -> asyncio.Future[int]:
+        """What it gives is a descriptor that has the lock."""
+        given = self._file[0].create_future()
+        self._waiting[given] = fd
+        if self._tried < 0:
+            self._try()
+        return given
+
+    def leave(self, given: asyncio.Future[int]) -> None:
+        fd = self._waiting.pop(given, -1)
+        if fd not in (-1, self._tried):
+            os.close(fd)
 
     def run(self) -> None:
         """In a thread."""
-        failure: OSError | None = None
+        taken, failure = False, None
         try:
-            if not self.given.cancelled():
-                fcntl.flock(self.fd, fcntl.LOCK_EX)
+            if self._waiting:
+                fcntl.flock(self._tried, fcntl.LOCK_EX)
+                taken = True
         except OSError as error:
             failure = error
         try:
-            self.loop.call_soon_threadsafe(self._give, failure)
+            self._file[0].call_soon_threadsafe(self._give, taken, failure)
         except RuntimeError:  # the loop was closed meanwhile
-            os.close(self.fd)
+            self._threads.forget(self._file)
+            os.close(self._tried)
 
-    def _give(self, failure: OSError | None) -> None:
-        if self.given.done():
-            os.close(self.fd)  # nobody waits any more; closing frees the lock
-        elif failure is not None:
-            self.given.set_exception(failure)
+    def _try(self) -> None:
+        self._tried = next(iter(self._waiting.values()))
+        self._threads.add(self)
+
+    def _give(self, taken: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
+        fd, self._tried = self._tried, -1
+        first = next(iter(self._waiting), None)
+        if first is None or not (taken or failure):
+            # Nobody waits any more, or somebody does since the thread saw nobody. Closing frees the lock.
+            if fd not in self._waiting.values():
+                os.close(fd)
         else:
-            self.given.set_result(None)
+            brought = self._waiting.pop(first)
+            if brought != fd:
+                os.close(brought)
+            if failure is None:
+                first.set_result(fd)
+            else:
+                os.close(fd)
+                first.set_exception(failure)
+        if self._waiting:
+            self._try()
+        else:
+            self._threads.forget(self._file)
 
 
 class _Threads:
     """Daemons: a process may end while a lock it wants is held by another that stands still."""
 
     def __init__(self) -> None:
-        self._waits: SimpleQueue[_Wait] = SimpleQueue()
+        self._wanted: SimpleQueue[_Queue] = SimpleQueue()
         self._count = 0
         self._busy = 0
         self._guard = threading.Lock()
+        self._queues: dict[_File, _Queue] = {}
 
-    def add(self, wait: _Wait) -> None:
+    def queue_for(self, fd: int) -> _Queue:
+        status = os.fstat(fd)
+        file = (asyncio.get_running_loop(), status.st_dev, status.st_ino)
+        if file not in self._queues:
+            self._queues[file] = _Queue(file, self)
+        return self._queues[file]
+
+    def forget(self, file: _File) -> None:
+        self._queues.pop(file, None)
+
+    def add(self, queue: _Queue) -> None:
         with self._guard:
             self._busy += 1
             if self._busy > self._count and self._count < MOST_THREADS:
                 self._count += 1
                 threading.Thread(target=self._serve, name="shoal-flock", daemon=True).start()
-        self._waits.put(wait)
+        self._wanted.put(queue)
 
     def _serve(self) -> None:
         while True:
-            self._waits.get().run()
+            self._wanted.get().run()
             with self._guard:
                 self._busy -= 1
 
@@ -79,15 +131,18 @@ def _anew() -> None:
 os.register_at_fork(after_in_child=_anew)
 
 
-async def flock(fd: int) -> None:
-    """Wait for the lock. If the caller is cancelled the descriptor is closed, now or as soon as possible."""
-    wait = _Wait(fd)
-    _threads.add(wait)
+async def flock(fd: int) -> int:
+    """Wait for the lock: the descriptor that has it, which may be another one of the same file.
+
+    If the caller is cancelled it is closed, now or as soon as possible.
+    """
+    queue = _threads.queue_for(fd)
+    given = queue.join(fd)
     try:
-        await wait.given
+        return await given
     except BaseException:
-        # Cancelled after it was given: ours to close. Cancelled before: `_give` closes it.
-        if not wait.given.cancelled():
+        if given.done() and not given.cancelled() and given.exception() is None:
             with suppress(OSError):
-                os.close(fd)
+                os.close(given.result())  # cancelled after it was given: ours to close
+        queue.leave(given)
         raise

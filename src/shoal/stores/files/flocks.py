@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.stores.files.places import open_below, unwritable
+
+_TRIES, _PAUSE = 100, 0.02
 
 
 def try_flock(fd: int) -> bool:
@@ -31,3 +40,22 @@ def is_flocked(fd: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Read and replace the file inside: one process at a time does, under a lock beside it.
+
+    Raises `StoreError` where another one does not let go.
+    """
+    lock = path.with_suffix(".lock")
+    try:
+        fd = open_below(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    except OSError as error:
+        raise unwritable(lock, error) from error
+    try:
+        if not flock_soon(fd, tries=_TRIES, pause=_PAUSE):
+            raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
+        yield
+    finally:
+        os.close(fd)

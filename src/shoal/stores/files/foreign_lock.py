@@ -110,8 +110,10 @@ class ForeignLock:
             seen = self._look()
             if seen is not None and seen.ours:
                 # Left by a dead process of ours, or we would not hold the flock: it is taken as it stands.
-                os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
-                return
+                # It may be stale to other programs, too: one that is quicker has removed it.
+                with suppress(FileNotFoundError):
+                    os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
+                    return
             if seen != first:
                 first, since = seen, time.monotonic()
             if seen is not None and _is_stale(seen, time.monotonic() - since):

@@ -84,10 +84,13 @@ class Directory:
         return here
 
     def open(self, name: str, flags: int) -> int:
-        """The file's descriptor. Raises FileNotFoundError; anything but a plain file is refused."""
+        """The file's descriptor. Raises FileNotFoundError where it is not to be made and is not there;
+        anything but a plain file is refused."""
         try:
             fd = os.open(_plain(name), flags | _FILE, 0o600, dir_fd=self.fd)
         except FileNotFoundError:
+            if flags & os.O_CREAT:
+                raise StoreError(f"{self.path} was removed meanwhile.", path=self.path) from None
             raise
         except OSError as error:
             raise refused(self.path / name, error) from error
@@ -124,6 +127,11 @@ class Directory:
             self.write(name, content, durable=durable)
         else:
             self._fill(fd, name, content, durable=durable)
+
+    def overwrite(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """In place, for a file that is always as long as before, and so short that it is written in one piece
+        or not at all, whenever its writer is killed."""
+        self._fill(self.open(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable)
 
     def _fill(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
         try:
@@ -172,9 +180,12 @@ class Directory:
 
     def replace(self, name: str, content: bytes) -> None:
         """A reader sees the old content or the new, never a part."""
-        temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
-        self.write(temporary, content)
-        self.move(temporary, self, name)
+        temporary = self._written_beside(name, content)
+        try:
+            self.move(temporary, self, name)
+        except StoreError:
+            self._discard(temporary)
+            raise
 
     def link(self, name: str, new_name: str) -> bool:
         """A second name for the file; False where that name is taken."""
@@ -198,11 +209,25 @@ class Directory:
 
     def create(self, name: str, content: bytes) -> bool:
         """As `replace`, but False and no change where the file exists: the first one stands."""
-        temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
-        self.write(temporary, content)
+        temporary = self._written_beside(name, content)
         try:
             return self.link(temporary, name)
         finally:
+            self._discard(temporary)
+
+    def _written_beside(self, name: str, content: bytes) -> str:
+        """The name of a file with this content that nobody knows of yet."""
+        temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
+        try:
+            self.write(temporary, content)
+        except StoreError:
+            # A disk that is full must not be filled with what did not fit.
+            self._discard(temporary)
+            raise
+        return temporary
+
+    def _discard(self, temporary: str) -> None:
+        with suppress(StoreError):
             self.remove(temporary)
 
     def remove(self, name: str) -> bool:

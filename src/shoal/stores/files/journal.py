@@ -136,7 +136,6 @@ async def follow_journal(
     offset: int = 0,
     *,
     alive: Callable[[], bool] = lambda: True,
-    report: Report = unreported,
 ) -> AsyncIterator[Recorded]:
     """As `read_journal`, then what comes, until the run ended or `alive` says that nobody writes any more.
 
@@ -150,7 +149,7 @@ async def follow_journal(
             changed.clear()
             # Asked before reading: what the last writer wrote before it ended is still read below.
             living = alive()
-            for recorded in read_journal(path, offset, report=report):
+            for recorded in read_journal(path, offset):
                 ended = isinstance(recorded.event, SessionEnded)
                 offset = recorded.next
                 yield recorded

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import re
 import time
 from contextlib import suppress
 from weakref import WeakSet
 
+from shoal.core.errors import StoreError
 from shoal.stores.files.flocks import is_flocked
 from shoal.stores.files.handles import Directory
+from shoal.stores.files.places import unwritable
 
 _LEASE = re.compile(r"[0-9a-f]{16}")
 _YOUNG = 60.0
@@ -26,10 +29,18 @@ class Lease:
         self._directory = directory
         making = f".{self.id}"
         self._fd = directory.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.write(self._fd, f"{os.getpid()}\n".encode())
-        # Under its name only once it is locked: nobody ever sees it without its lock while its holder lives.
-        directory.move(making, directory, self.id)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            os.write(self._fd, f"{os.getpid()}\n".encode())
+            # Under its name only once it is locked: nobody sees it without its lock while its holder lives.
+            directory.move(making, directory, self.id)
+        except (OSError, StoreError) as error:
+            self.forget()
+            with suppress(StoreError):
+                directory.remove(making)
+            if isinstance(error, StoreError):
+                raise
+            raise unwritable(directory.path / self.id, error) from error
         _held.add(self)
 
     @property
@@ -78,10 +89,11 @@ def is_alive(directory: Directory, lease: str) -> bool:
 
 
 def clear_dead(directory: Directory) -> None:
-    """Remove what the dead left, a bounded number at a time."""
-    for name in directory.names()[:_MOST_CLEARED]:
+    """Remove what the dead left: a bounded number at a time, and others each time, or the living hide it."""
+    names = directory.names()
+    for name in random.sample(names, min(len(names), _MOST_CLEARED)):
         if not name.startswith("."):
             is_alive(directory, name)
         elif (status := directory.status(name)) is not None and time.time() - status.st_mtime > _YOUNG:
-            with suppress(OSError):
+            with suppress(StoreError):
                 directory.remove(name)

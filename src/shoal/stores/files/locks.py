@@ -25,8 +25,12 @@ class _NamedLock:
         """Raises `StoreError` where another process has it, with what `in_use` says of that one."""
         self.path = path
         self._fd: int | None = _taken(path, in_use)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            self.release()
+            raise unwritable(path, error) from error
 
     def release(self) -> None:
         fd, self._fd = self._fd, None
@@ -46,8 +50,9 @@ class SessionLock(_NamedLock):
 
     def leave_nothing(self) -> None:
         """For a new session that never began: the directory goes too, if the lock is all it holds."""
-        if self._fd is not None and [entry.name for entry in self.path.parent.iterdir()] == [self.path.name]:
-            with suppress(OSError):
+        with suppress(OSError):
+            there = [entry.name for entry in self.path.parent.iterdir()]
+            if self._fd is not None and there == [self.path.name]:
                 self.path.unlink()
                 self.path.parent.rmdir()
         self.release()
@@ -61,6 +66,13 @@ class SeatLock(_NamedLock):
             home / "shoal" / "mcp" / "seats" / f"{name}@{team}",
             lambda holder: f"{name} of the team {team} is another client already, served by {holder}.",
         )
+
+    def release(self) -> None:
+        """The file goes with it, or each name that a client ever had would leave one."""
+        with suppress(OSError):
+            if self._fd is not None and os.fstat(self._fd).st_nlink:
+                self.path.unlink()
+        super().release()
 
 
 def is_held(home: Path, session: SessionId) -> bool:

@@ -158,7 +158,7 @@ class Mailbox:
             await asyncio.sleep(0)  # those who are ready to post join
             try:
                 await self._write_posts()
-            except ShoalError as error:
+            except (ShoalError, OSError) as error:
                 self._refuse(error)
             self._pass_on()
         except BaseException:
@@ -184,7 +184,7 @@ class Mailbox:
                 return
         self._writing = False
 
-    def _refuse(self, error: ShoalError) -> None:
+    def _refuse(self, error: Exception) -> None:
         """No write was possible: who waited for it hears so."""
         posts, self._posts = self._posts, []
         _fail(posts, error)
@@ -207,20 +207,27 @@ class Mailbox:
             if self._overflow.waiting() and not self.is_foreign:
                 # First come first served: the new ones go behind those that wait.
                 self._overflow.append([post.entry.raw for post in posts])
-                self._overflow.recover(window.ids)
-                self._write(held, window.entries)
-                held_now = set(self._window.ids if self._window else ())
+                delivered = self._moved_up(held, window)
                 for post in posts:
-                    _tell(post, delivered=post.entry.mail.id in held_now)
+                    _tell(post, delivered=post.entry.mail.id in delivered)
                 return
             fitting = len(posts) if self.is_foreign else _fitting(window, posts)
             self._write(held, (*window.entries, *(post.entry for post in posts[:fitting])))
-        except ShoalError as error:
+        except (ShoalError, OSError) as error:
             _fail(posts, error)
             return
         for post in posts[:fitting]:
             _tell(post, delivered=True)
         self._queue(posts[fitting:])
+
+    def _moved_up(self, held: ForeignLock, window: Window) -> Collection[str]:
+        """Let what waits fill the inbox: the ids it holds then. Where that fails it waits on, and is kept."""
+        try:
+            self._overflow.recover(window.ids)
+            self._write(held, window.entries)
+        except (ShoalError, OSError):
+            return ()
+        return () if self._window is None else set(self._window.ids)
 
     def _queue(self, posts: list[_Post]) -> None:
         """Put them behind the inbox."""
@@ -228,7 +235,7 @@ class Mailbox:
             return
         try:
             self._overflow.append([post.entry.raw for post in posts])
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             _fail(posts, error)
             return
         for post in posts:
@@ -423,7 +430,7 @@ def _tell(post: _Post, *, delivered: bool) -> None:
         post.outcome.set_result(Receipt(id=post.entry.mail.id, standing=standing))
 
 
-def _fail(posts: list[_Post], error: ShoalError) -> None:
+def _fail(posts: list[_Post], error: Exception) -> None:
     for post in posts:
         if not post.outcome.done():
             post.outcome.set_exception(error)

@@ -86,6 +86,11 @@ class OldSessions:
             status = run.status(_JOURNAL) or os.fstat(run.fd)
         return status.st_mtime < self._before
 
+    def _has_new_words(self, run: Directory) -> bool:
+        """By its journal alone: that its lock was made just now has changed the directory."""
+        status = run.status(_JOURNAL)
+        return status is not None and status.st_mtime >= self._before
+
     def _is_removed(self, places: _Places, session: str) -> bool:
         try:
             run = places.runs.existing(session)
@@ -106,7 +111,7 @@ class OldSessions:
             # Held, it cannot be resumed meanwhile; and it may have been since it was looked at.
             return (
                 try_flock(lock)
-                and self._is_old(places.runs, session)
+                and not self._has_new_words(run)
                 and self._is_ours(places, run, session)
                 and self._remove(places, run, session)
             )

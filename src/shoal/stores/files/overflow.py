@@ -18,6 +18,7 @@ from shoal.stores.files.lines import append_lines, read_lines, whole_size
 from shoal.stores.files.places import unwritable
 
 _STATE = 96
+"""Bytes of its file, always."""
 _CHUNK = 1 << 16
 _WORTH_SHRINKING = 4 << 20
 
@@ -146,17 +147,8 @@ class Overflow:
         return state if min(state.moved, state.intended) >= 0 else _State()
 
     def _write_state(self, state: _State) -> None:
-        # So short that it is written in one piece or not at all, whenever its writer is killed.
         text = f"{state.inode} {state.moved} {state.intended} {state.first}"
-        fd = self._directory.open(self._state_file, os.O_WRONLY | os.O_CREAT)
-        try:
-            os.pwrite(fd, text.encode().ljust(_STATE), 0)
-            if self._durable:
-                os.fdatasync(fd)
-        except OSError as error:
-            raise unwritable(self._directory.path / self._state_file, error) from error
-        finally:
-            os.close(fd)
+        self._directory.overwrite(self._state_file, text.encode().ljust(_STATE), durable=self._durable)
         self._state = state
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId, slug
 
-_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
+"""A member's id is two names of up to 64 characters and a sign between them."""
 
 
 def project_directory(home: Path, cwd: str) -> Path:
@@ -25,9 +26,14 @@ def transcript_path(home: Path, cwd: str, session: SessionId) -> Path:
     return project_directory(home, cwd) / f"{checked(session, home)}.jsonl"
 
 
-def subagent_path(home: Path, cwd: str, session: SessionId, agent: AgentId) -> Path:
-    within = project_directory(home, cwd) / checked(session, home) / "subagents"
-    return within / f"agent-{checked(agent, home)}.jsonl"
+def subagents_of(transcript: Path) -> Path:
+    """Where the transcripts are of the agents that a session started."""
+    return transcript.with_suffix("") / "subagents"
+
+
+def subagent_path(directory: Path, agent: AgentId) -> Path:
+    """`directory` is that of `subagents_of`."""
+    return directory / f"agent-{checked(agent, directory)}.jsonl"
 
 
 def run_directory(home: Path, session: SessionId) -> Path:
@@ -57,9 +63,9 @@ def safe_name(name: str) -> str:
 
 def make_private(directory: Path) -> None:
     """Make the directory and what is missing above it, for this user alone."""
-    if directory.is_dir():
-        return
     try:
+        if directory.is_dir():
+            return
         if not directory.parent.exists():
             make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -30,22 +30,19 @@ class Questions:
         self.directory = directory
 
     def put(self, question: Question) -> None:
-        answer = self._answer_path(question.id)
-        try:
-            answer.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"A question cannot be kept in {answer.parent}: {error.strerror}.", path=answer
-            ) from error
+        # What was said under this id before was said of another call.
+        for path in (self._answer_path(question.id), self._late_path(question.id)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"A question cannot be kept in {self.directory}: {error.strerror}.", path=path
+                ) from error
         write_whole(self._question_path(question.id), question_file(question))
 
     def answer(self, question_id: str, answer: Answer) -> bool:
         """Whether this answer stands; False where another one came first."""
-        question = self.get(question_id)
-        if question is None:
-            raise StoreError(
-                f"There is no question {question_id!r} in {self.directory}.", path=self.directory
-            )
+        question = self._known(question_id)
         if not fits(answer, question):
             raise StoreError(
                 f"The question {question_id!r} cannot be answered so: it asks "
@@ -62,11 +59,7 @@ class Questions:
 
     def answer_late(self, question_id: str, answer: Answer) -> None:
         """Say yes to a call that was cut off with its process. Raises `StoreError`; the first yes stands."""
-        question = self.get(question_id)
-        if question is None:
-            raise StoreError(
-                f"There is no question {question_id!r} in {self.directory}.", path=self.directory
-            )
+        question = self._known(question_id)
         path = self._question_path(question_id)
         if not isinstance(question, MayRun) or not self.was_cut_off(question):
             raise StoreError(
@@ -101,6 +94,13 @@ class Questions:
             return read_question(self._question_path(question_id).read_bytes())
         except (OSError, ValueError):
             return None
+
+    def _known(self, question_id: str) -> Question:
+        question = self.get(question_id)
+        if question is None:
+            told = f"There is no question {question_id!r} in {self.directory}."
+            raise StoreError(told, path=self.directory)
+        return question
 
     def asked_at(self, question: Question) -> int:
         """When it was put here, in Unix milliseconds; now, for one that is gone."""

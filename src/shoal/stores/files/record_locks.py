@@ -11,7 +11,7 @@ import os
 import time
 from types import TracebackType
 
-from shoal.core.errors import LockUnavailable, StoreError
+from shoal.core.errors import LockUnavailable
 from shoal.stores.files.flock_queue import flock
 from shoal.stores.files.flocks import try_flock
 from shoal.stores.files.foreign_lock import ForeignLock
@@ -24,13 +24,15 @@ PATIENCE = 15.0
 class OwnLock:
     """Among our own processes. Tasks of one process that share this object wait in turn."""
 
-    __slots__ = ("_directory", "_fd", "_name", "_patience", "_turn", "deadline")
+    __slots__ = ("_directory", "_fd", "_name", "_patience", "_queued", "_turn", "deadline")
 
     def __init__(self, directory: Directory, name: str, *, patience: float = PATIENCE) -> None:
         self._directory = directory
         self._name = name
         self._patience = patience
         self._turn = asyncio.Lock()
+        self._queued = 0
+        """Those who wait for their turn, also while it is promised to the first of them and nobody has it."""
         self._fd = -1
         self.deadline = 0.0
 
@@ -51,7 +53,7 @@ class OwnLock:
 
     async def take_now(self) -> bool:
         """Take it if nobody has it, without waiting. It ends as `async with` does."""
-        if self._turn.locked():
+        if self._turn.locked() or self._queued:
             return False
         await self._turn.acquire()  # does not wait
         try:
@@ -73,11 +75,14 @@ class OwnLock:
         self._turn.release()
 
     async def _wait(self) -> None:
-        await self._turn.acquire()
+        self._queued += 1
+        try:
+            await self._turn.acquire()
+        finally:
+            self._queued -= 1
         try:
             while not self._taken_at_once():
-                fd = self._open()
-                await flock(fd)
+                fd = await flock(self._open())
                 if self._still_there(fd):
                     self._fd = fd
                     return
@@ -95,11 +100,7 @@ class OwnLock:
         return False
 
     def _open(self) -> int:
-        try:
-            return self._directory.open(self._name, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:
-            path = self._directory.path
-            raise StoreError(f"{path} was removed. The team is gone.", path=path) from None
+        return self._directory.open(self._name, os.O_RDWR | os.O_CREAT)
 
     def _still_there(self, fd: int) -> bool:
         """A lock file that was removed meanwhile guards nothing: the next one opens another."""

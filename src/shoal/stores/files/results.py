@@ -18,6 +18,7 @@ class FileResults:
         for number in count(1):
             chosen = safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}"
             path = self.directory / chosen
-            if create_whole(path, content):
+            # Looked for first: to find a name taken costs writing all of it.
+            if not path.exists() and create_whole(path, content):
                 return path
         raise AssertionError("count() does not end")

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from shoal.core.clock import Clock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, TeamBusy
-from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, free_name, name_from
-from shoal.core.roster import Member, Newcomer, Team, agent_id, next_color
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, free_name, name_from
+from shoal.core.roster import Member, Newcomer, Team, agent_id
 from shoal.stores.files.below_home import found_inside, inside
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.keys import remove_key
@@ -48,6 +48,8 @@ class FileRosters:
         self._report = report
         self._patience = patience
         self._latest: dict[TeamName, TeamFile] = {}
+        self._told: set[tuple[TeamName, str]] = set()
+        """What was reported: rosters are changed all the time, and what is wrong with one is news once."""
 
     async def create(
         self,
@@ -60,7 +62,7 @@ class FileRosters:
     ) -> Team:
         wanted = name_from(name)
         async with self._naming():
-            self._clear_halves()
+            self._clear_remains()
             free = TeamName(free_name(wanted, self._taken()))
             now = self._clock.now()
             team = Team(
@@ -69,7 +71,7 @@ class FileRosters:
                 created_at=now,
                 lead_agent_id=leader or agent_id(LEAD_NAME, free),
                 lead_session_id=session,
-                members=(_lead(lead, free, now),),
+                members=(lead.as_lead(free, at=now),),
             )
             self._make(team)
         return team
@@ -95,23 +97,9 @@ class FileRosters:
 
     async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
         async with self._changing(team) as (file, write):
-            taken = {member.name for member in file.team.members} | RESERVED
-            name = AgentName(free_name(name_from(newcomer.name), taken))
+            name = file.team.name_for(newcomer)
             spawned = self._count_spawn(file.team)
-            member = Member(
-                agent_id=agent_id(name, file.team.name),
-                name=name,
-                agent_type=newcomer.agent_type,
-                model=newcomer.model,
-                joined_at=self._clock.now(),
-                cwd=newcomer.cwd,
-                tmux_pane_id=newcomer.tmux_pane_id,
-                prompt=newcomer.prompt,
-                color=next_color(spawned),
-                plan_mode_required=newcomer.plan_mode_required,
-                backend_type=newcomer.backend_type,
-                is_active=True,
-            )
+            member = newcomer.as_teammate(name, file.team.name, at=self._clock.now(), spawned_before=spawned)
             write(structs.replace(file.team, members=(*file.team.members, member)))
         return member
 
@@ -212,7 +200,9 @@ class FileRosters:
             self._report(f"The roster of the team {name} is {found.reason}. It was set aside as {path}.")
             return None
         for rejected in found.rejected:
-            self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
+            if (name, rejected.reason) not in self._told:
+                self._told.add((name, rejected.reason))
+                self._report(f"A member of the team {name} cannot be read: {rejected.reason}.")
         return found
 
     def _read(self, directory: Directory, name: TeamName) -> TeamFile | Invalid | None:
@@ -242,14 +232,16 @@ class FileRosters:
             own.remove(_MAKING)
 
     def _taken(self) -> set[str]:
-        """Names with a roster, with files that another program is just making, or with somebody's tasks."""
-        names: set[str] = set()
-        for place in ("teams", "tasks"):
-            directory = found_inside(self._home, place)
-            if directory is not None:
-                with directory:
-                    names.update(directory.names())
-        return names
+        """Names with a roster, with files that another program is just making, with somebody's tasks, or with
+        what could not be removed of a team that is gone."""
+        return self._names("teams") | self._names("tasks") | self._names("shoal", "teams")
+
+    def _names(self, *steps: str) -> set[str]:
+        directory = found_inside(self._home, *steps)
+        if directory is None:
+            return set()
+        with directory:
+            return set(directory.names())
 
     def _found(self, team: TeamName) -> Directory | None:
         if self._is_deleting(team):
@@ -282,25 +274,25 @@ class FileRosters:
             content = (own.read(_SPAWNED) or b"").strip()
             present = sum(member.name != LEAD_NAME for member in team.members)
             before = max(present, int(content) if content.isdigit() and len(content) < 19 else 0)
-            # In place and always as long as before, so that there is never half a number.
-            fd = own.open(_SPAWNED, os.O_WRONLY | os.O_CREAT)
-            try:
-                os.pwrite(fd, f"{before + 1:018d}".encode(), 0)
-            finally:
-                os.close(fd)
+            own.overwrite(_SPAWNED, f"{before + 1:018d}".encode())
         return before
 
-    def _clear_halves(self) -> None:
-        """What processes left that died while they made or removed a team; nobody else does so now."""
-        teams = found_inside(self._home, "shoal", "teams")
-        if teams is None:
-            return
-        with teams:
-            names = [TeamName(name) for name in teams.names() if _is_name(name)]
-        for name in names:
-            half_made = self._is_marked(name, _MAKING) and not self._has_config(name)
-            if half_made or self._is_deleting(name):
+    def _clear_remains(self) -> None:
+        """What processes left that died while they made or removed a team, and what we kept of one that
+        another program has removed: mail waits there, and is not for the next team of that name.
+
+        Nobody else makes or removes one now."""
+        there = self._names("teams") | self._names("tasks")
+        for name in map(TeamName, filter(_is_name, self._names("shoal", "teams"))):
+            making = self._is_marked(name, _MAKING)
+            half_made = making and not self._has_config(name)
+            if name not in there or half_made or self._is_deleting(name):
                 self._remove(name)
+            elif making:
+                # Made, and only the mark is left: without its roster one day, the team would be taken for
+                # one that never was.
+                with self._own(name) as own:
+                    own.remove(_MAKING)
 
     def _remove(self, team: TeamName) -> None:
         remove_key(self._home, team)
@@ -309,18 +301,9 @@ class FileRosters:
             directory = found_inside(self._home, *steps)
             if directory is not None:
                 with directory:
-                    directory.remove_tree(team)
-
-
-def _lead(lead: Newcomer, team: TeamName, now: int) -> Member:
-    return Member(
-        agent_id=agent_id(LEAD_NAME, team),
-        name=LEAD_NAME,
-        agent_type=lead.agent_type,
-        model=lead.model,
-        joined_at=now,
-        cwd=lead.cwd,
-    )
+                    if not directory.remove_tree(team):
+                        self._report(f"{directory.path / team}, of a team that is gone, cannot be removed.")
+                        return
 
 
 def _shown(member: Member, *, active: bool | None) -> Member:

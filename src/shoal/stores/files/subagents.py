@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.core.errors import NoSuchSession, StoreError
 from shoal.core.ids import LEAD, AgentId, EntryId
-from shoal.stores.files.places import create_new, write_whole
+from shoal.stores.files.places import create_new, subagent_path, write_whole
 from shoal.stores.files.sessions import Loaded, lines_up_to, read_session
 from shoal.wire.transcript import Read
 
@@ -66,10 +66,6 @@ def remember_mode(transcript: Path, mode: str) -> None:
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
     write_whole(path, msgspec.json.encode({**raw, "mode": mode}))
-
-
-def subagent_path(directory: Path, agent: AgentId) -> Path:
-    return directory / f"agent-{agent}.jsonl"
 
 
 def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:

@@ -82,7 +82,7 @@ def _mend(fd: int, path: Path, at: int) -> int:
     aside = path.with_name(f"{path.name}.torn-{iso(at).replace(':', '')}")
     beside = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(beside, torn)
+        write_all(beside, torn)
     finally:
         os.close(beside)
     os.ftruncate(fd, start)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.flocks import flock_soon
-from shoal.stores.files.places import make_private, unwritable, write_whole
+from shoal.stores.files.flocks import changing
+from shoal.stores.files.places import write_whole
 from shoal.wire.trust import Said, said_in, with_said, without
-
-_TRIES, _PAUSE = 100, 0.02
 
 
 class TrustFile:
@@ -30,7 +27,7 @@ class TrustFile:
 
     def say(self, project: Path, said: Mapping[str, Said | None]) -> None:
         """Words about the files of a project, None to forget one. Raises `StoreError`."""
-        with self._locked():
+        with changing(self.path):
             try:
                 content = with_said(self._content(), _key(project), said)
             except ValueError as error:
@@ -39,7 +36,7 @@ class TrustFile:
 
     def forget(self, project: Path) -> None:
         """Every word about a project. Raises `StoreError`."""
-        with self._locked():
+        with changing(self.path):
             try:
                 content = without(self._content(), _key(project))
             except ValueError as error:
@@ -57,21 +54,6 @@ class TrustFile:
     def _broken(self, error: ValueError) -> StoreError:
         told = f"{self.path} cannot be understood ({error}). Repair it, or remove it to trust anew."
         return StoreError(told, path=self.path)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = self.path.with_suffix(".lock")
-        make_private(lock.parent)
-        try:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unwritable(lock, error) from error
-        try:
-            if not flock_soon(fd, tries=_TRIES, pause=_PAUSE):
-                raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
-            yield
-        finally:
-            os.close(fd)
 
 
 def _key(project: Path) -> str:

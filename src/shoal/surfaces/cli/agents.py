@@ -105,20 +105,21 @@ def validate(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int
 
     view = _view(agents, None)
     definitions = definitions_in(_existing(paths)) if paths else view.definitions
-    problems = sorted(definitions.problems, key=str)
-    warnings = (*definitions.warnings, *view.unknown_tools(definitions.all()))
+    usable = definitions.all()
+    problems = sorted((*definitions.problems, *view.hook_problems(usable)), key=str)
+    warnings = (*definitions.warnings, *view.unknown_tools(usable), *view.hook_warnings(usable))
     shadowed = tuple(
         f"{each.definition.source}: {each.definition.name} is not used: {each.by.source} comes first"
         for each in definitions.shadowed
     )
     if as_json:
         told = [_problem(problem) for problem in problems]
-        found = {"agents": len(definitions.all()), "problems": told}
+        found = {"agents": len(usable), "problems": told}
         print_json({**found, "warnings": warnings, "shadowed": shadowed})
     else:
         for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
             click.echo(clean(line))
-        counts = (("agent", definitions.all()), ("problem", problems), ("warning", warnings))
+        counts = (("agent", usable), ("problem", problems), ("warning", warnings))
         click.echo(", ".join(many(len(things), word) for word, things in counts) + ".")
     return exits.ERROR if problems else exits.OK
 

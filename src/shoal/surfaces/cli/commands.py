@@ -210,6 +210,11 @@ COMMANDS = {
         "Bring back the files a turn changed.",
         ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
     ),
+    "view": SubCommand(
+        "shoal.surfaces.cli.view",
+        "Be with one agent of a run: see what it does, and talk to it.",
+        ("shoal view 3f2a alice",),
+    ),
     "watch": SubCommand(
         "shoal.surfaces.cli.watch",
         "Follow a running session from another terminal.",
@@ -233,10 +238,3 @@ COMMANDS = {
         ),
     ),
 }
-
-UNLISTED = {
-    "view": SubCommand(
-        "shoal.surfaces.cli.view", "Show one agent of a run, and talk to it.", ("shoal view 3f2a alice",)
-    ),
-}
-"""What other parts of Shoal start; a person may, but need not know it."""

@@ -250,8 +250,14 @@ def agents(value: str | None) -> str | None:
         try:
             given_definitions(value, Path.cwd())
         except BadDefinition as error:
-            raise click.BadParameter(str(error), param_hint="--agents") from error
+            raise _refused("--agents", error) from error
     return value
+
+
+def _refused(flag: str, error: Exception) -> click.UsageError:
+    """Names the flag once: many an error does so itself."""
+    told = str(error)
+    return click.UsageError(told) if told.startswith(flag) else click.BadParameter(told, param_hint=flag)
 
 
 def servers(values: Sequence[str]) -> tuple[str, ...]:
@@ -264,7 +270,7 @@ def servers(values: Sequence[str]) -> tuple[str, ...]:
             for value in values:
                 given_servers(value, Path.cwd())
         except SettingsError as error:
-            raise click.BadParameter(str(error), param_hint="--mcp-config") from error
+            raise _refused("--mcp-config", error) from error
     return tuple(values)
 
 
@@ -277,7 +283,7 @@ def channels(values: Sequence[str]) -> tuple[str, ...]:
         try:
             named_channels(values, "--channels")
         except SettingsError as error:
-            raise click.BadParameter(str(error), param_hint="--channels") from error
+            raise _refused("--channels", error) from error
     return tuple(values)
 
 

@@ -13,7 +13,7 @@ import click
 
 import shoal
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.commands import COMMANDS, UNLISTED
+from shoal.surfaces.cli.commands import COMMANDS
 from shoal.surfaces.cli.flags import PICK, SECTIONS, check_together, options_from
 
 EXAMPLES = """\
@@ -80,6 +80,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _told(error.format_message(), exits.ERROR)
     except (click.Abort, KeyboardInterrupt):
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # the terminal has shown ^C where the person was
         return _told("Interrupted.", exits.INTERRUPTED)
     except BrokenPipeError:
         return _nobody_reads()
@@ -106,8 +108,8 @@ def _give_examples(command: click.Command, own: str, examples: Sequence[str]) ->
 
 def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:2], "--help"] if arguments[1:2] else ["--help"]
-    if arguments and (sub := COMMANDS.get(arguments[0]) or UNLISTED.get(arguments[0])):
+        arguments = [*_known_command(arguments[1:]), "--help"]
+    if arguments and (sub := COMMANDS.get(arguments[0])):
         command: click.Command = import_module(sub.module).command
         _give_examples(command, f"shoal {arguments[0]}", sub.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
@@ -118,6 +120,16 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if is_member(arguments):
         return import_module("shoal.surfaces.cli.member").command, "shoal", arguments
     return root, "shoal", arguments
+
+
+def _known_command(words: list[str]) -> list[str]:
+    """Of `shoal help team start`; a flag is a run's own."""
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        near = _near_command(words[0])
+        raise click.UsageError(
+            f"There is no command {words[0]!r}.{f' Did you mean `shoal help {near}`?' if near else ''}"
+        )
+    return words
 
 
 def is_member(arguments: Sequence[str]) -> bool:
@@ -247,6 +259,12 @@ def _usage(error: click.UsageError) -> int:
             text = "A run has no --json: give --output-format json."
         else:
             text += " (Before a prompt that begins with a dash, write --.)"
+    if (
+        isinstance(error, click.MissingParameter)
+        and error.param is not None
+        and error.param.name == "session"
+    ):
+        text += " `shoal ps` lists the runs that are live, `shoal sessions` all of this directory."
     _told(text, exits.USAGE)
     print(f"See `{where} --help`.", file=sys.stderr)
     return exits.USAGE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,7 @@ def explain(*, mode: Any, settings: str | None, as_json: bool, tool: str, input_
     cwd = Path.cwd()
     loaded = permissions_view.load(cwd, given=settings)
     explanation = explained(permissions_view.engine(loaded, cwd, mode=mode), call)
+    _point_out_unknown(tool, cwd, settings)
     left_out = permissions_view.left_out(loaded)
     if as_json:
         from msgspec import to_builtins
@@ -89,6 +92,21 @@ def print_view(seen: View, *, as_json: bool) -> None:
         return
     for line in rule_lines(seen, colours=has_colours(sys.stdout)):
         click.echo(line)
+
+
+def _point_out_unknown(tool: str, cwd: Path, settings: str | None) -> None:
+    """Of a name that no tool has the answer is right, and hardly what was wanted. Servers may bring more."""
+    from shoal.app.views.agents import offered_tools
+    from shoal.core.tools import ALIASES
+    from shoal.surfaces.terminal.sentences import say
+
+    if tool.startswith("mcp__") or tool in ALIASES:
+        return
+    known = asyncio.run(offered_tools(cwd, settings))
+    if tool not in known:
+        folded = {name.casefold(): name for name in known}
+        near = get_close_matches(tool.casefold(), folded, n=1)
+        say(f"There is no tool {tool!r} here.{f' Is {folded[near[0]]} meant?' if near else ''}")
 
 
 def _object(text: str) -> dict[str, Any]:

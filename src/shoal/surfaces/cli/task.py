@@ -98,6 +98,8 @@ def add(
 ) -> int:
     """Put a task on the board."""
 
+    _check_subject(subject)
+
     async def work(record: AgentsRecord) -> Task:
         from shoal.app.teams.board_orders import add_task
         from shoal.core.names import task_id
@@ -148,6 +150,11 @@ def update(*, task: str, team: str | None, session: str | None, as_json: bool, *
     return exits.OK
 
 
+def _check_subject(subject: str | None) -> None:
+    if subject is not None and not subject.strip():
+        raise click.UsageError("The subject is empty: say in a line what is to be done.")
+
+
 def _change(given: dict[str, Any]) -> Change:
     from msgspec import UNSET
 
@@ -158,6 +165,7 @@ def _change(given: dict[str, Any]) -> Change:
         return UNSET if given[name] is None else given[name]
 
     owner = given["owner"]
+    _check_subject(given["subject"])
     change = Change(
         subject=of("subject"),
         description=of("description"),
@@ -209,8 +217,10 @@ def _show(task: Task, *, as_json: bool) -> None:
     if as_json:
         print_json(_data(task))
         return
+    from shoal.tools.task_texts import shown_metadata
     from shoal.wire.content import dump
 
+    metadata = shown_metadata(task)
     print_facts(
         (
             ("task", task.id),
@@ -220,7 +230,7 @@ def _show(task: Task, *, as_json: bool) -> None:
             ("waits for", _ids(task.blocked_by)),
             ("blocks", _ids(task.blocks)),
             ("active form", task.active_form),
-            ("metadata", dump(task.metadata).decode() if task.metadata else ""),
+            ("metadata", dump(metadata).decode() if metadata else ""),
             ("description", task.description),
         )
     )

@@ -11,10 +11,9 @@ import click
 
 from shoal.core.errors import ShoalError
 from shoal.core.events import AgentStarted, Event, SessionStarted
-from shoal.core.ids import LEAD, SessionId
+from shoal.core.ids import LEAD
 from shoal.core.wording import one_line
 from shoal.stores.files.journal import follow_journal, read_journal
-from shoal.stores.files.places import subagent_path, transcript_path
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.plain.prompt import Entered, HungUp, Interrupted, LivePrompt, PlainPrompt
 from shoal.surfaces.cli.plain.viewing import Viewing, Words
@@ -29,19 +28,25 @@ EARLIER = 200
 """Events of an agent that are told to one who comes late."""
 
 
-@click.command("view", hidden=True)
+@click.command("view")
 @click.argument("session")
 @click.argument("agent")
 @click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
 def command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
-    from shoal.app.outside.watching import find_run
+    from shoal.app.outside.watching import find_run, standings_of
     from shoal.app.settings.settings import home_directory
 
     run = find_run(home_directory(), session)
     screen = screen_for(sys.stdout)
     typed = sys.stdin.isatty()
     view = View(run, agent, screen, leave=leave or not typed)
+    # In a live run one may be waited for that has not started yet; here nobody will come.
+    if not run.is_live and not view.was_there():
+        names = ", ".join(dict.fromkeys(each.who for each in standings_of(run).tree()))
+        raise click.ClickException(
+            f"The run {run.session[:8]} has ended, and had no agent {agent!r}. It had: {names}."
+        )
     try:
         return asyncio.run(view.with_prompt() if typed else view.follow())
     except KeyboardInterrupt:
@@ -61,6 +66,10 @@ class View:
         self._unsent: deque[str] = deque()
         self._typed = asyncio.Event()
         self._over = False
+
+    def was_there(self) -> bool:
+        """Whether the run tells of the agent."""
+        return any(map(self._is_ours, read_journal(self._run.journal)))
 
     async def with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
@@ -128,14 +137,10 @@ class View:
         event, viewing = recorded.event, self._viewing
         assert isinstance(event, Event)
         if viewing.words is None:
-            home, session = self._run.home, SessionId(self._run.session)
-            lead = viewing.agent == LEAD
-            path = (
-                transcript_path(home, self._cwd, session)
-                if lead
-                else subagent_path(home, self._cwd, session, event.agent)
-            )
-            viewing.words = Words(path)
+            from shoal.app.outside.conversations import conversation_path
+
+            agent = LEAD if viewing.agent == LEAD else event.agent
+            viewing.words = Words(conversation_path(self._run, self._cwd, agent))
         before = viewing.stage
         viewing.hear(event, recorded.at)
         if before in (viewing.stage, "awaited"):

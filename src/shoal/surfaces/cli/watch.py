@@ -30,7 +30,8 @@ from shoal.surfaces.cli.headless.progress import LiveRows
 from shoal.surfaces.cli.plain.agent_rows import detailed_rows
 from shoal.surfaces.cli.plain.telling import Telling
 from shoal.surfaces.terminal.activity import Activity
-from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut, painted
+from shoal.surfaces.terminal.event_words import previewed
+from shoal.surfaces.terminal.paint import BOLD, DIM, YELLOW, cut_at_word, painted
 from shoal.surfaces.terminal.screen import Screen, screen_for
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def _nothing_live(home: Path, cwd: Path) -> str:
     past = list_sessions(home, str(cwd), limit=5)
     if past:
         lines.append("Past ones can be printed:")
-        lines.extend(f"  shoal watch {each.session[:8]}  {cut(one_line(each.prompt), 52)}" for each in past)
+        lines.extend(
+            f"  shoal watch {each.session[:8]}  {cut_at_word(one_line(each.prompt), 52)}" for each in past
+        )
     return "\n".join(lines)
 
 
@@ -115,7 +118,7 @@ async def _tell(run: Run) -> None:
     from shoal.app.outside.watching import watch
 
     screen, clock = screen_for(sys.stdout), SystemClock()
-    onlooker = _Onlooker(screen, clock, live=run.is_live)
+    onlooker = _Onlooker(screen, clock, live=run.is_live, session=run.session)
     try:
         async for seen in watch(run, clock):
             onlooker.hear(seen)
@@ -128,8 +131,9 @@ async def _tell(run: Run) -> None:
 class _Onlooker:
     """Tells what is seen; while anything in a live run goes on, who does what stands below."""
 
-    def __init__(self, screen: Screen, clock: Clock, *, live: bool) -> None:
+    def __init__(self, screen: Screen, clock: Clock, *, live: bool, session: str) -> None:
         self._screen = screen
+        self._session = session
         self._clock = clock
         self._standings = Standings()
         self._telling = Telling(screen, onlooker=True, standings=self._standings)
@@ -168,7 +172,8 @@ class _Onlooker:
     def _tell_of_team(self, event: Event) -> None:
         match event:
             case MailPosted(kind="message", sender=sender, to=to, preview=preview):
-                self._telling.note(cut(f"✉ {sender} → {to}: {one_line(preview)}", self._screen.columns - 3))
+                letter = f"✉ {sender} → {to}: {one_line(previewed(preview))}"
+                self._telling.note(cut_at_word(letter, self._screen.columns - 3))
             case TaskChanged(task=task, subject=subject, status=status, owner=owner):
                 whose = f" ({owner})" if owner else ""
                 self._telling.note(f"{_BOXES.get(status, '☐')} #{task} {one_line(subject)}{whose}")
@@ -183,6 +188,7 @@ class _Onlooker:
         self._screen.fresh_line()
         if over and not self._ended:
             self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
+            self._screen.write(f"  go on with it: shoal --resume {self._session}\n", YELLOW)
         self._screen.write(f"\n  {count(self._usage.total_tokens)} tokens · {dollars(self._usd)}\n", DIM)
         self._screen.close()
 

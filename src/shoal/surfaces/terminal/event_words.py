@@ -7,6 +7,7 @@ from pathlib import Path
 from shoal.app.picture.standing import Standing
 from shoal.core.agents import Completion
 from shoal.core.events import (
+    PREVIEW,
     AgentEnded,
     AgentMoved,
     AgentStarted,
@@ -19,7 +20,7 @@ from shoal.core.events import (
     WorkKept,
 )
 from shoal.core.wording import count, many, one_line, seconds
-from shoal.surfaces.terminal.paint import DIM, YELLOW, cut
+from shoal.surfaces.terminal.paint import DIM, YELLOW, cut, whole_words
 from shoal.surfaces.terminal.sentences import budget_warning
 
 _WIDEST = 100
@@ -70,3 +71,8 @@ def ended_words(done: Completion) -> str:
     why = f", {cut(one_line(done.detail), _WIDEST)}" if done.detail else ""
     took = f"{calls}, {count(done.usage.total_tokens)} tokens, {seconds(done.duration_ms / 1000)}"
     return f"{how} ({took}{why})"
+
+
+def previewed(text: str) -> str:
+    """What an event tells of a text: where that goes on, whole words of it and a mark."""
+    return text if len(text) < PREVIEW else whole_words(text) or f"{text}…"

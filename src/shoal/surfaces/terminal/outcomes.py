@@ -36,6 +36,8 @@ def _came_to(tool: str, text: str, facts: Mapping[str, Any]) -> tuple[str, str]:
         case "TodoWrite" if isinstance(facts.get("todos"), list):
             done = sum(todo.get("status") == "completed" for todo in facts["todos"])
             return f"{done} of {len(facts['todos'])} done", DIM
+        case "AskUserQuestion" if isinstance(facts.get("answers"), Mapping):
+            return one_line("→ " + "; ".join(map(str, facts["answers"].values()))), GREEN
         case "Agent" if isinstance(facts.get("status"), str):
             return _reported(facts, facts["status"])
         case _:

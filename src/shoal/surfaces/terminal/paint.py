@@ -30,6 +30,7 @@ _AGENT_COLOURS = {
     "red": RED,
 }
 
+_WORDS = re.compile(r".*\S(?=\s)", re.DOTALL)
 _MIXED = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
 
 
@@ -83,3 +84,16 @@ def cut(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     return text[: fitting(text, columns - 1)] + "…" if columns > 0 else ""
+
+
+def cut_at_word(text: str, columns: int) -> str:
+    """As `cut`, after a whole word where there is one."""
+    if width(text) <= columns:
+        return text
+    return whole_words(text[: fitting(text, columns - 2) + 1]) or cut(text, columns)
+
+
+def whole_words(text: str) -> str:
+    """Those that end before the text does, and a mark; nothing where none does."""
+    found = _WORDS.match(text)
+    return f"{found[0]} …" if found else ""

@@ -18,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.filter import LineFilter
 from textual.widgets import Static
+from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD, AgentId
 from shoal.surfaces.terminal.paint import YELLOW
@@ -77,6 +78,8 @@ class ShoalApp(App[None]):
         self.seat: Seat | None = None
         self.hung_up = 0
         """The status to end with, where the person left before anything was there."""
+        self.broke: BaseException | None = None
+        """What ended the app, where that is a fault of its own."""
         self._early: list[str] = []
         """Said while no run could take it."""
         self._leaving: int | None = None
@@ -118,6 +121,15 @@ class ShoalApp(App[None]):
         self.composer.focus()
         self.set_interval(TICK, self._tick)
 
+    def _handle_exception(self, error: Exception) -> None:
+        # What Textual would print has the values of all variables in it, and not how to go on.
+        self.broke = self.broke or (error.error if isinstance(error, WorkerFailed) else error)
+        super()._handle_exception(error)
+        self._exit_renderables.clear()
+
+    def _fatal_error(self) -> None:
+        self._close_messages_no_wait()
+
     # The run
 
     async def sit(self, seat: Seat) -> None:
@@ -138,6 +150,11 @@ class ShoalApp(App[None]):
     def is_behind(self) -> bool:
         """Whether something is still to be drawn."""
         return self._due or self._drawing
+
+    @property
+    def unsent(self) -> tuple[str, ...]:
+        """What was typed, and no run has taken."""
+        return (*self._early, self.composer.text)
 
     def is_holding(self, text: str) -> bool:
         """Whether it was said, and waits for a run that takes it."""

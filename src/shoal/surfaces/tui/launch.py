@@ -18,6 +18,7 @@ from shoal.surfaces.terminal.screen import screen_for
 from shoal.surfaces.terminal.sentences import cut_off_agents
 from shoal.surfaces.terminal.sittings import say_farewell, sittings
 from shoal.surfaces.tui.app import ShoalApp
+from shoal.surfaces.tui.breaking import tell_of_far_fault, tell_of_fault
 from shoal.surfaces.tui.far import FarSeat
 from shoal.surfaces.tui.own import OwnSeat
 
@@ -32,6 +33,9 @@ _LIGHT = ("7", "15")
 """Numbers of colours that terminals have behind the text where they are light."""
 GONE_WITHIN = 20.0
 """Seconds until the process ends whatever is left, once the terminal is gone."""
+
+LEFT_WITHIN = 20.0
+"""Seconds for a run to end in order, once the screen has broken."""
 
 
 async def full_screen(
@@ -50,7 +54,14 @@ async def full_screen(
         finally:
             app.exit()
 
-    status = await run_with(app, live)
+    try:
+        status = await run_with(app, live)
+    finally:
+        if app.broke is not None and not options.debug:
+            session = app.seat.session if isinstance(app.seat, OwnSeat) else None
+            tell_of_fault(app.broke, session, app.unsent, kept=options.persist)
+    if app.broke is not None and options.debug:
+        raise app.broke
     screen = screen_for(sys.stdout)
     for session, stopped in left:
         say_farewell(screen, session, stopped)
@@ -72,6 +83,9 @@ async def attached(run: Run, home: Path) -> int:
             app.exit()
 
     status = await run_with(app, live)
+    if app.broke is not None:
+        tell_of_far_fault(app.broke, run, app.unsent)
+        return status
     screen = screen_for(sys.stdout)
     if run.is_live:
         screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
@@ -111,6 +125,10 @@ async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) 
     app.when_ready = lambda: living.append(asyncio.create_task(life()))
     try:
         await app.run_async()
+        if app.broke is not None and app.seat is not None and app.seat.open:
+            # Whatever the screen is, the run ends as when a person leaves it.
+            app.leave(1)
+            await asyncio.wait(living, timeout=LEFT_WITHIN)
         for task in living:
             task.cancel()
         if living:

@@ -12,13 +12,11 @@ from typing import Any
 
 import mcp_types as types
 
-from shoal.core.messages import Base64Source, Image, Text
+from shoal.core.messages import Image, Text
 from shoal.core.ports import Results
 from shoal.core.tools import Outcome, Site
+from shoal.tools.pictures import picture
 
-_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
-LARGEST_IMAGE = 5 << 20
-"""Characters of base64: what providers take."""
 MOST_IMAGES = 10
 
 
@@ -103,9 +101,9 @@ class _Parts:
                 return Text(text=f"[content of a kind that is not known: {type(block).__name__}]")
 
     def _bytes(self, data: str, kind: str) -> Text | Image:
-        if kind in _SHOWN and len(data) <= LARGEST_IMAGE and self._images < MOST_IMAGES:
+        if kind.startswith("image/") and self._images < MOST_IMAGES and (shown := picture(data)) is not None:
             self._images += 1
-            return Image(source=Base64Source(media_type=kind, data=data))
+            return shown
         try:
             content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):

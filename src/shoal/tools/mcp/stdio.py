@@ -198,12 +198,10 @@ class ProgramTransport:
             try:
                 self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-                fd = os.open(self._log, flags, 0o600)
+                with os.fdopen(os.open(self._log, flags, 0o600), "wb") as file:
+                    file.write(chunk + more)
             except OSError:
                 kept = LOG_LIMIT
-                continue
-            with os.fdopen(fd, "wb") as file:
-                file.write(chunk + more)
 
 
 def _directory(root: Path, named: str | None) -> Path:

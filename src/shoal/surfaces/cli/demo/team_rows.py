@@ -54,8 +54,7 @@ def _row(row: Row, columns: int, *, colours: bool) -> str:
     if room < 8:
         return cut(f"  ● {head}{row.state}", columns)
     task = cut(row.task, room)
-    # A call without a path or a command is shown by its tool alone.
-    doing = one_line(it.doing).partition(" {")[0] if row.state == "works" else ""
+    doing = one_line(it.doing) if row.state == "works" else ""
     doing = cut(f"  {doing}" if task and doing else doing, room - width(task))
     space = " " * (room - width(task) - width(doing))
     parts = (("  ● ", of_it), (head, of_it), (f"{row.state:<{_STATE}}", row.style), (task, ""), (doing, DIM))

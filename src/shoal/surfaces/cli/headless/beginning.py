@@ -19,7 +19,8 @@ from shoal.surfaces.cli.headless.callbacks import hooks_of
 from shoal.surfaces.cli.headless.driving import DrivingProgram
 from shoal.surfaces.cli.headless.output import StreamOutput
 from shoal.tools.relayed import RelayedServer, RelayedTool
-from shoal.wire.stream_json import Control, refused
+from shoal.wire.stream_incoming import Control
+from shoal.wire.stream_json import refused
 from shoal.wire.stream_opening import Wishes, wishes_in
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.core.hooks import EVENTS, Called, Hook, HookEvent, Verdict
 from shoal.surfaces.cli.headless.driving import DrivingProgram
-from shoal.wire.stream_json import BadLine
+from shoal.wire.stream_incoming import BadLine
 from shoal.wire.stream_opening import CallbackWish
 
 ORIGIN = "the driving program"

@@ -16,7 +16,8 @@ from shoal.surfaces.cli.headless.driving import DrivingProgram, Said
 from shoal.surfaces.cli.headless.output import StreamOutput
 from shoal.surfaces.cli.headless.prompting import Prompting
 from shoal.surfaces.terminal.sentences import named, say
-from shoal.wire.stream_json import BadLine, Control, Other, Prompt, Responded, answered, refused
+from shoal.wire.stream_incoming import BadLine, Control, Other, Prompt, Responded
+from shoal.wire.stream_json import answered, refused
 
 
 class StreamInput:

@@ -12,7 +12,7 @@ from shoal.core.definitions import INHERIT, Definition
 from shoal.core.skills import Skill, TypedPrompt
 from shoal.surfaces.cli.headless.context_usage import context_usage
 from shoal.surfaces.terminal.sentences import named
-from shoal.wire.stream_json import BadLine
+from shoal.wire.stream_incoming import BadLine
 
 _Body: TypeAlias = Mapping[str, Any]
 _Answer: TypeAlias = dict[str, Any] | None

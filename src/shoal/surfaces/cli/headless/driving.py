@@ -13,7 +13,8 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
 from shoal.surfaces.cli.headless import stdin
-from shoal.wire.stream_json import BadLine, Control, Incoming, Responded, cancelled, incoming, request_of
+from shoal.wire.stream_incoming import BadLine, Control, Incoming, Responded, incoming
+from shoal.wire.stream_json import cancelled, request_of
 
 
 class NoAnswer(ShoalError):

@@ -24,7 +24,8 @@ from shoal.core.questions import (
 )
 from shoal.surfaces.cli.headless.output import StreamOutput
 from shoal.wire.questions import suggestions_in
-from shoal.wire.stream_json import Responded, asked, cancelled
+from shoal.wire.stream_incoming import Responded
+from shoal.wire.stream_json import asked, cancelled
 
 
 class AnsweredBefore(ShoalError):

@@ -12,7 +12,7 @@ from shoal.core.events import Answered, AssistantSaid, Event, Finished, MessageA
 from shoal.core.ids import LEAD, AgentId, EntryId
 from shoal.core.messages import Message, user
 from shoal.core.wording import clean, one_line
-from shoal.stores.files.places import subagent_path
+from shoal.stores.files.places import subagent_path, subagents_of, transcript_path
 from shoal.surfaces.cli.plain.agent_rows import agent_rows
 from shoal.surfaces.cli.plain.asking import Asking
 from shoal.surfaces.cli.plain.prompt import (
@@ -196,8 +196,8 @@ class Talk(Dialogue):
         if self.to is None or self.to.agent != agent:
             return None
         parts = self.session.parts
-        place = subagent_path(parts.settings.home, str(parts.workspace.root), self.session.id, agent)
-        return Words(place).answer(entry)
+        transcript = transcript_path(parts.settings.home, str(parts.workspace.root), self.session.id)
+        return Words(subagent_path(subagents_of(transcript), agent)).answer(entry)
 
     def _answer(self, asking: Asking, text: str) -> None:
         self.show_typed(text)

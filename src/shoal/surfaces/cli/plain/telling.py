@@ -32,7 +32,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.core.wording import one_line, seconds
-from shoal.surfaces.terminal.event_words import agent_words, noted
+from shoal.surfaces.terminal.event_words import agent_words, noted, previewed
 from shoal.surfaces.terminal.outcomes import outcome, todo_lines
 from shoal.surfaces.terminal.paint import (
     BOLD,
@@ -147,7 +147,7 @@ class Telling:
             case TurnStarted(prompt=prompt) if self._onlooker and prompt.strip():
                 self._quiet()
                 self._screen.write("\n› ", BOLD_CYAN)
-                self._screen.write(f"{prompt.strip()}\n", BOLD)
+                self._screen.write(f"{previewed(prompt).strip()}\n", BOLD)
             case TurnEnded(reason=reason, detail=detail) if self._onlooker:
                 self._ended(reason, detail)
             case Finished():
@@ -187,7 +187,7 @@ class Telling:
     def _said(self, preview: str) -> None:
         """From a journal, which has no deltas, this is all there is to tell."""
         if not self._heard and preview:
-            self._say("text", preview if len(preview) < 200 else f"{preview} …")
+            self._say("text", previewed(preview))
         self._heard = False
         self._whole = True
 

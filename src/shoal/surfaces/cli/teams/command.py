@@ -182,9 +182,11 @@ def _print(views: Sequence[TeamView]) -> None:
     ]
     heads = ("TEAM", "LEAD", "WORKING", "IDLE", "TASKS", "COST", "CREATED", "DESCRIPTION")
     print_table(heads, rows)
-    died = [view.team.name for view in views if view.lead == "died"]
-    if died:
-        click.echo(f"\nA lead that died can go on: shoal team resume {died[0]}")
+    # Those that were cut off first: of them somebody waits for something.
+    for state, words in (("died", "A lead that died"), ("ended", "A team that has ended")):
+        if which := next((view.team.name for view in views if view.lead == state), None):
+            click.echo(f"\n{words} can go on: shoal team resume {which}")
+            return
 
 
 def _print_member(each: MemberView) -> None:

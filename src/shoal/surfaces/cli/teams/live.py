@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,6 +221,7 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
         )
     _check_that_it_began(team, run)
     _go_where_it_worked(team)
+    _say_mode(team, run, given)
     asked = given["model"] or _model_of(team, run)
     return run_with({**given, "model": asked}, prompt=prompt, headless=prompt is not None, resume=run.session)
 
@@ -258,6 +260,22 @@ def _model_of(team: Team, run: Run) -> str | None:
     if name:
         tell(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
     return name or None
+
+
+def _say_mode(team: Team, run: Run, given: Mapping[str, Any]) -> None:
+    """A mode is not taken over: who gave it was there then, and need not be now."""
+    if given["mode"] or given["skip_permissions"]:
+        return
+    from shoal.app.outside.watching import last_mode
+    from shoal.app.views.permissions import load, view
+    from shoal.surfaces.terminal.sentences import say as tell
+
+    here = Path.cwd()
+    before, now = last_mode(run), view(load(here, given=given["settings"]), here).mode
+    if before and before != now:
+        skips = before == "bypassPermissions"
+        flag = "--dangerously-skip-permissions" if skips else f"--permission-mode {before}"
+        tell(f"The lead of {team.name} goes on in the mode {now}. It had {before}; again: {flag}")
 
 
 resume = click.Command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ class AgentsPanel(ListPanel):
         Binding("a", "answer", "Answer its question", show=False),
         Binding("e", "fold", "Show or hide the ended", show=False),
     ]
-    HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended"
+    HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended · q close"
 
     class Chosen(Message):
         """View this agent, and type to it."""
@@ -178,19 +178,18 @@ class AgentsPanel(ListPanel):
             self.steer(Background(task_id=row.id), partial(_moved, row))
 
     def action_stop(self) -> None:
-        """Asks first."""
         for row in self._acted_on(but_lead=True):
             how = (
                 "It is asked to finish, and ended when its grace is over."
                 if row.team
                 else "Its work so far is told to the one that started it."
             )
-            question = ConfirmScreen(f"Stop {row.name}?", f"{row.task}\n\n{how}", yes="stop it")
-            self.app.push_screen(question, partial(self._stop, row))
+            self._when_sure(f"Stop {row.name}?", f"{row.task}\n\n{how}", "stop it", partial(self._stop, row))
 
-    def _stop(self, row: AgentRow, sure: bool | None) -> None:  # noqa: FBT001 - what the screen gives
-        if not sure:
-            return
+    def _when_sure(self, title: str, text: str, yes: str, act: Callable[[], None]) -> None:
+        self.app.push_screen(ConfirmScreen(title, text, yes=yes), lambda sure: act() if sure else None)
+
+    def _stop(self, row: AgentRow) -> None:
         command: Command = ShutDown(name=row.name) if row.team else StopTask(task_id=row.id)
         if row.team:
             tell(self, f"{row.name} is asked to shut down.")
@@ -198,7 +197,11 @@ class AgentsPanel(ListPanel):
 
     def action_kill(self) -> None:
         for row in self._acted_on(but_lead=True):
-            self.steer(StopTask(task_id=_called(row)), partial(_killed, row))
+            how = "It is ended at once, in the middle of what it does. What it did so far is kept."
+            self._when_sure(f"Kill {row.name}?", f"{row.task}\n\n{how}", "kill it", partial(self._kill, row))
+
+    def _kill(self, row: AgentRow) -> None:
+        self.steer(StopTask(task_id=_called(row)), lambda _: f"{row.name} is killed.")
 
     def action_answer(self) -> None:
         from shoal.surfaces.tui.answering import answer_here
@@ -240,7 +243,3 @@ def _moved(row: AgentRow, answer: Any) -> str:
     if isinstance(answer, dict) and answer.get("moved"):
         return f"{row.name} goes on in the background."
     return f"Nobody waits for {row.name}: it is in the background already."
-
-
-def _killed(row: AgentRow, _: Any) -> str:
-    return f"{row.name} is killed."

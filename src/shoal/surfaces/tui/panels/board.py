@@ -28,7 +28,7 @@ from shoal.surfaces.tui.panels.board_lines import (
 )
 from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen, TaskDraftScreen
-from shoal.surfaces.tui.panels.panel import Panel, tell
+from shoal.surfaces.tui.panels.panel import Hints, Panel, tell
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 
 Key = tuple[str, str]
@@ -75,7 +75,7 @@ class BoardPanel(Panel):
                     yield Static(classes="board--title", markup=False)
                     yield Rows(self._draw_card, id=f"rows-{status}")
         yield Rows(self._draw_line, id="board-list")
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
+        yield Hints(self.HINTS)
 
     def on_mount(self) -> None:
         self._lay_out(wide=False)

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from shoal.surfaces.tui.panels.panel import Panel
+from shoal.surfaces.tui.panels.panel import Hints, Panel
 from shoal.surfaces.tui.panels.rows import Rows
 
 
@@ -27,7 +27,7 @@ class ListPanel(Panel):
         yield Rows(self.draw_row)
         if self.HAS_DETAIL:
             yield Static(classes="panel--detail", markup=False)
-        yield Static(self.HINTS, classes="panel--hints", markup=False)
+        yield Hints(self.HINTS)
 
     def on_mount(self) -> None:
         if self.TICK:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
@@ -25,6 +27,31 @@ if TYPE_CHECKING:
 
 PACE = 0.1
 """Seconds between two looks at the picture, however often news are told."""
+_BETWEEN = " · "
+
+
+class Hints(Static):
+    """Which keys there are, in as many lines as it takes to name all of them."""
+
+    def __init__(self, keys: str) -> None:
+        super().__init__(classes="panel--hints", markup=False)
+        self._keys = keys.split(_BETWEEN)
+
+    def _lines(self, width: int) -> list[str]:
+        lines = [""]
+        for key in self._keys:
+            longer = f"{lines[-1]}{_BETWEEN}{key}" if lines[-1] else key
+            if lines[-1] and cell_len(longer) > width:
+                lines.append(key)
+            else:
+                lines[-1] = longer
+        return lines
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        return Content("\n".join(self._lines(self.content_size.width)))
 
 
 class Panel(Vertical):
@@ -35,9 +62,9 @@ class Panel(Vertical):
         background: $surface;
         & > .panel--head { height: 1; padding: 0 1; background: $panel; color: $foreground; }
         & > .panel--titles { height: 1; padding: 0 1; color: $text-muted; background: $surface; }
-        & > .panel--hints { height: 1; padding: 0 1; color: $text-muted; background: $panel; }
+        & > .panel--hints { height: auto; padding: 0 1; color: $text-muted; background: $panel; }
         & > .panel--detail { padding: 0 1; border-top: solid $panel-lighten-2; height: auto; }
-        & > .panel--head, & > .panel--hints { text-wrap: nowrap; text-overflow: ellipsis; }
+        & > .panel--head { text-wrap: nowrap; text-overflow: ellipsis; }
         & Rows { padding: 0 1; }
     }
     """
