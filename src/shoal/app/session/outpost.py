@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from shoal.app.agents.brief import Brief, unsealed
 from shoal.app.session.session import Session
+from shoal.backends.heap import kept_small
 from shoal.backends.line import SocketLine
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
@@ -57,7 +58,8 @@ async def _serve(session: Session, brief: Brief, link: LeadLink) -> None:
             answers.add(update)
     session.watch(tell)
     leave_at(outpost, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    await outpost.serve()
+    with kept_small():
+        await outpost.serve()
 
 
 def leave_at(outpost: Outpost, *signals: signal.Signals) -> None:
