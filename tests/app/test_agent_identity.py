@@ -133,11 +133,13 @@ async def test_a_teammate_and_the_agent_it_starts_know_whose_work_it_is(tmp_path
     assert whose is ann
     assert (ann.agent, ann.name, ann.team, ann.color) == ("ann@crew", "ann", "crew", "blue")
     assert (ann.is_teammate, ann.is_in_process, ann.is_lead, ann.plan_required) == (True, True, False, False)
+    assert (ann.parent_session, session.agent.identity.parent_session) == (session.id, None)
     bob, _ = seen["bob"]
     assert (bob.color, bob.plan_required) == ("green", True)
     helping, whose = seen["general-purpose"]
     assert whose is ann
     assert (helping.team, helping.parent, helping.is_teammate) == ("crew", "ann@crew", False)
+    assert helping.parent_session is None
 
 
 @pytest.mark.spec("RUN-13")

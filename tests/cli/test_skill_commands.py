@@ -132,3 +132,10 @@ async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: Program, 
     await shoal("trust")
     await shoal("trust", "--revoke")
     assert await states() == [(key, "unasked")]
+
+
+async def test_where_there_is_no_skill_at_all_that_is_said(shoal: Program) -> None:
+    ran = await shoal("skills", "show", "pdf")
+    assert ran.code == 2
+    assert "There is no skill or command 'pdf', nor any other here." in ran.err
+    assert "SKILL.md" in (await shoal("skills", "ls")).text

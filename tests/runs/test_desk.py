@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -115,13 +114,11 @@ async def test_a_hundred_questions_need_one_watch_and_leave_none(desk, directory
 
     before = descriptors()
     questions = [may(f"q-{number}", AgentId(f"a{number}")) for number in range(100)]
-    started = time.monotonic()
     async with asking(desk, *questions):
         assert descriptors() == before + 1
         outside = Questions(directory)
         for question in questions:
             assert outside.answer(question.id, Denied(reason=question.agent))
-    assert time.monotonic() - started < 5
     assert descriptors() == before
 
 

@@ -28,7 +28,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     teammate: Form | None = None
     """How it runs as a member of its team; None for a lead and for the agents that members start."""
     parent_session: SessionId | None = None
-    """The session of its lead, for a teammate in a process of its own."""
+    """The session of its lead, for a teammate."""
     plan_required: bool = False
     """Whether it must have a plan approved before it changes anything."""
 

@@ -24,7 +24,14 @@ def seated(identity: Identity, seat: Seat | None, mode: str) -> Identity:
     if seat is None:
         return identity
     planning = seat.mode == "plan" == mode
-    return replace(identity, team=seat.team, teammate=seat.form, plan_required=planning, name=seat.name)
+    return replace(
+        identity,
+        team=seat.team,
+        teammate=seat.form,
+        parent_session=identity.session,
+        plan_required=planning,
+        name=seat.name,
+    )
 
 
 def seated_tools(toolset: Toolset, seat: Seat | None, offered: Iterable[str]) -> Toolset:

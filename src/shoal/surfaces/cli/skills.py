@@ -134,7 +134,10 @@ def _named(found: Skills, name: str) -> Skill:
         try:
             return found.typed(name)
         except UnknownSkill as error:
-            raise click.UsageError(str(error)) from error
+            if error.known:
+                raise click.UsageError(str(error)) from error
+            told = f"There is no skill or command {name!r}, nor any other here. See: shoal skills ls"
+            raise click.UsageError(told) from error
     return skill
 
 

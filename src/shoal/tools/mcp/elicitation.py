@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp_types as types
+from msgspec.structs import replace
 
 from shoal.core.questions import Answer, Choice, Choose, Chosen, Option
 
@@ -36,7 +38,7 @@ async def elicited(life: ServerLife, params: types.ElicitRequestParams) -> types
         fields = {name: field for name, field in properties.items() if isinstance(field, Mapping)}
         required = given.get("required") or ()
         choices = [_choice(asks, name, field, needed=name in required) for name, field in fields.items()]
-        choices = choices or [_plain(asks)]
+        choices = _told_apart(choices, fields) or [_plain(asks)]
     caller.waits_for_a_person()
     try:
         answer = await caller.site.desk.ask(
@@ -67,6 +69,15 @@ def _choice(asks: str, name: str, field: Mapping[str, Any], *, needed: bool) -> 
         options=tuple(options),
         multi_select=field.get("type") == "array",
     )
+
+
+def _told_apart(choices: list[Choice], names: Iterable[str]) -> list[Choice]:
+    """Answers are given by question: of fields with the same words, each bears its name too."""
+    times = Counter(choice.question for choice in choices)
+    return [
+        replace(choice, question=f"{choice.question} [{name}]") if times[choice.question] > 1 else choice
+        for choice, name in zip(choices, names, strict=True)
+    ]
 
 
 def _labels(field: Mapping[str, Any]) -> Iterator[str]:
