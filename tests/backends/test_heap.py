@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from cast import all_turns, use
+from shoal.app.session.outpost import stay_small
 from shoal.backends import heap
+from troupe import member, opened, troupe
 
 HAS_IT = sys.platform == "linux" and "glibc" in str(os.confstr("CS_GNU_LIBC_VERSION"))
 
@@ -29,24 +31,22 @@ def test_what_is_freed_below_what_is_used_goes_back_to_the_system() -> None:
     assert len(used) == 100
 
 
-async def test_it_is_given_back_again_and_again_until_the_block_is_left(
-    monkeypatch: pytest.MonkeyPatch,
+def test_one_that_rests_often_gives_it_back_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = list[float]()
+    freed, now = heap.Freed(), 0.0
+    monkeypatch.setattr(heap, "give_back", lambda: times.append(now))
+    for now in (1.0, 2.0, 20.5, 21.0, 30.0, 100.0):
+        freed.rests(now)
+    assert times == [1.0, 21.0, 100.0]
+
+
+async def test_a_teammate_that_comes_to_rest_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = 0
-    thrice = asyncio.Event()
-
-    def count() -> bool:
-        nonlocal times
-        times += 1
-        if times == 3:
-            thrice.set()
-        return True
-
-    monkeypatch.setattr(heap, "give_back", count)
-    with heap.kept_small(every=0.001):
-        await asyncio.wait_for(thrice.wait(), 10)
-    left_with = times
-    done = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.01, done.set)
-    await done.wait()
-    assert times == left_with
+    given = list[float]()
+    monkeypatch.setattr(heap, "give_back", lambda: given.append(1))
+    lead = [use("TeamCreate", team_name="crew"), member("ann"), "wait"]
+    async with opened(tmp_path, troupe(lead=lead, ann=["done"])) as session:
+        stay_small(session)
+        await all_turns(session, "Go.")
+    assert given == [1]

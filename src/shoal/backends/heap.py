@@ -5,30 +5,23 @@ A hundred processes of teammates that each rest most of the time keep a hundred 
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from math import inf
 
 EVERY = 20.0
 """Seconds; it takes less than a millisecond."""
 
 
-@contextmanager
-def kept_small(every: float = EVERY) -> Iterator[None]:
-    """Now and then, in the running loop, until the block is left."""
-    loop = asyncio.get_running_loop()
-    timers: list[asyncio.TimerHandle] = []
+class Freed:
+    """Given back when its process comes to rest, but not each time of one that rests often."""
 
-    def again() -> None:
-        timers[:] = [loop.call_later(every, again)]
-        give_back()
+    def __init__(self) -> None:
+        self._last = -inf
 
-    timers.append(loop.call_later(every, again))
-    try:
-        yield
-    finally:
-        timers[0].cancel()
+    def rests(self, now: float) -> None:
+        if now - self._last >= EVERY:
+            self._last = now
+            give_back()
 
 
 def give_back() -> bool:
