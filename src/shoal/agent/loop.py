@@ -6,6 +6,7 @@ One path for every use; what differs between a lead, a child and a test is what 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
 from shoal.agent.asking import ask
@@ -31,6 +32,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     requests: int = 0
     limit: Limit | None = None
     """Which limit it was, of `budget` and of a `deadline` that a budget sets."""
+    cut: Message | None = None
+    """Results for calls that this end cut short."""
 
 
 async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
@@ -53,8 +56,8 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
         late = agent.purse.out_of_time()
         if late is None:
             raise
-        agent.conversation.interrupt()
-        return _refused(late, agent.replies - replies)
+        cut = agent.conversation.interrupt()
+        return replace(_refused(late, agent.replies - replies), cut=cut)
     finally:
         agent.permissions.turn_over()
         agent.purse.end()

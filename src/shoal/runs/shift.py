@@ -26,7 +26,7 @@ _JUDGED = ("done", "max_turns")
 
 
 class Shift:
-    """`waits` says whether agents that this one started are still at work."""
+    """`waits` says whether the end of an agent that this one started is still to be told."""
 
     def __init__(self, queue: Queue, waits: Callable[[], bool]) -> None:
         self._queue = queue
@@ -61,6 +61,7 @@ class Shift:
         prompt, by = outfit.prompt, _PARENT
         while True:
             ended = await run(agent, prompt, by=by)
+            self.cut = ended.cut
             prompt, by = None, _RUNTIME
             if ended.reason == "done" and await self._more(outfit):
                 continue

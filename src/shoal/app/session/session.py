@@ -381,6 +381,7 @@ class Session(Voice):
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
+            self.parts.crew.unanswered(LEAD, ended.cut)
             # A turn that is cut short cannot say it itself.
             ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
