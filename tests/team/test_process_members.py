@@ -428,3 +428,17 @@ async def test_who_writes_to_nobody_from_a_process_is_told_who_is_there(
     answer = said_to(asked_of(server, "ann")[1])
     assert "carl" in answer
     assert "team-lead, ann, bob" in answer
+
+
+async def test_the_process_of_a_member_reads_the_settings_that_count_for_its_lead_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["Write"]}}')
+    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[wish, "Written."]),
+        opened(tmp_path, setting_sources=("user",)) as session,
+    ):
+        await all_turns(session)
+    assert (tmp_path / "made.txt").read_text() == "by ann"
