@@ -92,3 +92,37 @@ async def test_a_report_that_waits_for_its_place_is_told_though_time_is_up(tmp_p
         assert finished.limit == "seconds"  # type: ignore[attr-defined]
         assert ends(session)["fast"].status == "completed"
         assert session.parts.queue.size(session.agent.identity.agent) == 1
+
+
+@pytest.mark.spec("DEF-09")
+async def test_the_turn_limit_of_an_agent_holds_for_all_it_does_and_not_from_message_to_message(
+    tmp_path: Path,
+) -> None:
+    """Each end of an agent that it started would else give it as many requests again."""
+    short = {"description": "d", "prompt": "p", "maxTurns": 3}
+    model = cast(
+        lead=[agent("middle", "c1", subagent_type="short"), "end"],
+        middle=[
+            agent("leaf", "c2", run_in_background=True),
+            "I wait.",
+            agent("leaf", "c3", run_in_background=True),
+            "too much",
+        ],
+        leaf=["done"],
+    )
+    async with opened(tmp_path, model, agents={"short": short}) as session:
+        await all_turns(session)
+    middle = ends(session)["middle"]
+    assert (middle.requests, middle.text) == (3, "I wait.")
+    assert "it reached its turn limit of 3" in middle.detail
+
+
+@pytest.mark.spec("DEF-09")
+async def test_work_that_is_not_accepted_gives_no_more_turns_than_the_limit(tmp_path: Path) -> None:
+    short = {"description": "d", "prompt": "p", "maxTurns": 2, "acceptance": "echo x >> tried; false"}
+    model = cast(lead=[agent("child", "c1", subagent_type="short"), "end"], child=["one", "two", "three"])
+    async with opened(tmp_path, model, agents={"short": short}) as session:
+        await all_turns(session)
+    child = ends(session)["child"]
+    assert (child.status, child.requests) == ("failed", 2)
+    assert (tmp_path / "tried").read_text().split() == ["x", "x"]
