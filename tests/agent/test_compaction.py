@@ -185,6 +185,28 @@ def test_shortening_first_takes_the_bulk_of_tool_results_and_then_old_messages()
     assert shortened(shorter[:1]) == shorter[:1]
 
 
+async def test_one_long_turn_of_calls_is_summarised_by_a_model_whose_window_holds_little_of_it() -> None:
+    """No message of it but the first is without a result, so that none could begin what is left."""
+
+    def mind(request: Request) -> Any:
+        if sum(len(str(message.content)) for message in request.messages) > 20_000:
+            raise ContextTooLong("too long")
+        first = {block.tool_use_id for block in request.messages[0].content if isinstance(block, ToolResult)}
+        assert not first, "a result whose call is not there"
+        return "a summary" if is_summary_request(request) else "done"
+
+    made = rig(None, model=ScriptedModel(mind), tools=[page])
+    made.agent.conversation.add(user("write the book"))
+    for n in range(40):
+        call = ToolUse(id=f"c{n}", name="page", input={"n": n, "text": "word " * 500})
+        made.agent.conversation.add(Message(role="assistant", content=(call,)))
+        result = ToolResult(tool_use_id=call.id, content=f"page {n} is written")
+        made.agent.conversation.add(Message(role="user", content=(result,)))
+    ended = await made.run("go on")
+    assert (ended.reason, ended.text) == ("done", "done")
+    assert "a summary" in made.agent.conversation.messages[0].text
+
+
 async def test_compaction_can_be_turned_off_by_a_setting() -> None:
     made = rig(
         None, model=ScriptedModel(Reader(5), card=SMALL), tools=[page], bounds=Bounds(compact_at=100.0)
