@@ -68,7 +68,7 @@ class Session(Voice):
         self._options = options
         self._exit = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
-        self._interrupted = False
+        self._interrupted = self._saying_end = False
         self._worked_in = WorkedIn()
         self.turn = 0
         self.stopping = asyncio.Event()
@@ -241,9 +241,10 @@ class Session(Voice):
         await asyncio.sleep(0)
         if task.done():
             return False
-        self._interrupted = True
         channel.widen()
-        task.cancel()
+        if not self._saying_end:
+            self._interrupted = True
+            task.cancel()
         await asyncio.wait([task])
         return True
 
@@ -381,6 +382,8 @@ class Session(Voice):
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
+            # From here on it cannot be interrupted any more: it only waits for its reader.
+            self._saying_end = True
             self.parts.crew.unanswered(LEAD, ended.cut)
             # A turn that is cut short cannot say it itself.
             ended = structs.replace(ended, requests=agent.replies - replies_before)
@@ -404,7 +407,7 @@ class Session(Voice):
             await channel.put(finished)
         finally:
             self._running = None
-            self._interrupted = False
+            self._interrupted = self._saying_end = False
             channel.close()
 
     async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
