@@ -212,7 +212,7 @@ class Session(Voice):
         item = Item(
             id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
         )
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode, quiet=not wakes))
         self.parts.queue.put(item)
         return item.id
 
