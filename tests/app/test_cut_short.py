@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import shoal
+from cast import Gate
 from shoal.core.arrivals import Item
 from shoal.core.events import Event, Finished, MessageAdded, Notified, TurnEnded
 from shoal.core.ids import LEAD
-from shoal.core.messages import Text
+from shoal.core.messages import Text, ToolUse
 from shoal.models.scripted import ScriptedModel
 
 FULL = 2_000
@@ -73,3 +76,22 @@ async def test_what_is_in_the_conversation_was_heard_though_its_turn_is_interrup
         assert "news" in str(session.agent.conversation.messages)
         assert notified == ["n1"]
         assert not session.parts.queue.size(LEAD)
+
+
+async def test_a_conversation_in_which_a_turn_runs_is_neither_summarised_nor_taken_back(
+    tmp_path: Path,
+) -> None:
+    """A call that waits for its result would have been left without it."""
+    gate = Gate()
+    model = ScriptedModel([ToolUse(id="g", name="Gate", input={}), "through"])
+    async with shoal.open(cwd=tmp_path, model=model, tools=[gate.tool], skip_permissions=True) as session:
+        turn = session.run("go")
+        await gate.wait()
+        with pytest.raises(RuntimeError, match="a turn is running"):
+            await session.compact()
+        with pytest.raises(RuntimeError, match="a turn is running"):
+            await session.undo(1, conversation=True)
+        gate.opened.set()
+        *_, last = [event async for event in turn]
+    assert isinstance(last, Finished)
+    assert last.text == "through"

@@ -136,12 +136,15 @@ class Session(Voice):
 
     def run(self, prompt: str | Message | Invocation | None) -> Turn:
         """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
-        if self._running is not None:
-            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
+        self._need_rest()
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
         return Turn(channel, task, self.interrupt)
+
+    def _need_rest(self) -> None:
+        if self._running is not None:
+            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
 
     async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
         """The turn that what arrives asks for, waiting while agents and hooks work; None when none comes.
@@ -250,6 +253,7 @@ class Session(Voice):
 
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
+        self._need_rest()
         await compaction.compact(self.agent, "manual", wish=wish)
 
     async def ask_aside(self, question: str) -> str:
@@ -287,6 +291,8 @@ class Session(Voice):
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
         from shoal.app.session.adjusting import undo_turn
 
+        if conversation:
+            self._need_rest()
         return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
