@@ -128,6 +128,15 @@ async def test_the_last_request_of_the_person_is_kept_word_for_word() -> None:
     assert "a summary" in first.text
 
 
+async def test_a_request_too_long_to_be_kept_is_cut_for_all_to_see() -> None:
+    made = rig(["fine", "a summary", "another"])
+    await made.run("word " * 2_000)
+    await compact(made.agent, "manual")
+    await compact(made.agent, "manual")
+    (first,) = made.agent.conversation.messages
+    assert "[… cut, 10,000 characters in all]" in first.text
+
+
 @pytest.mark.spec("USR-10")
 async def test_a_history_the_provider_refuses_as_too_long_is_compacted_and_asked_again() -> None:
     refused = False

@@ -137,8 +137,11 @@ def _last_request(messages: list[Message]) -> str:
         if message.role == "user":
             said = (b.text for b in message.content if isinstance(b, Text))
             words = "\n".join(_asked(text) for text in said if not is_reminder(text))
+            # What an earlier compaction has cut is not cut again for the words that say so.
+            if len(words) > REQUEST_KEPT + 100:
+                return f"{words[:REQUEST_KEPT]} [… cut, {len(words):,} characters in all]"
             if words:
-                return words[:REQUEST_KEPT]
+                return words
     return ""
 
 
