@@ -13,6 +13,7 @@ from rig import HeldTranscript, Judge, Person, Rig, rig
 from shoal.agent.agent import Bounds
 from shoal.agent.calls import preview
 from shoal.agent.conversation import Conversation
+from shoal.agent.loop import run
 from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
 from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
@@ -509,3 +510,20 @@ async def test_what_could_not_be_written_down_waits_on_and_is_heard_later() -> N
     assert made.queue.size(LEAD) == 1
     await made.run("go on")
     assert "look here" in str(made.agent.conversation.messages)
+
+
+async def test_a_pause_in_which_nothing_was_said_is_an_end_and_not_asked_about_for_ever() -> None:
+    made = rig(lambda _: Line(content=(), stop_reason="pause_turn"), bounds=Bounds(max_turns=5))
+    ended = await made.run()
+    assert (ended.reason, ended.requests) == ("done", 1)
+
+
+async def test_nobody_is_asked_where_nothing_was_said_since_the_last_answer() -> None:
+    """What was to wake it may have been taken back meanwhile; providers refuse to answer an answer."""
+    made = rig(["first", "second"])
+    assert (await run(made.agent, None)).requests == 0
+    await made.run()
+    ended = await run(made.agent, None)
+    assert (ended.reason, ended.requests) == ("done", 0)
+    made.steer("and now?")
+    assert (await run(made.agent, None)).text == "second"

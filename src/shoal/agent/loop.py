@@ -46,6 +46,8 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
         came, lost = await _arrived(agent)
         if agent.halted or ((erased or lost) and not came and (prompt is None or erased)):
             return Ended(reason="blocked", detail=agent.halted or erased or lost)
+        if not _is_asked(agent):
+            return Ended(reason="done", detail="nothing was said to it")
         if seconds is None:
             return await _rounds(agent)
         async with agent.clock.deadline(seconds):
@@ -66,6 +68,12 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
 def _refused(refusal: Refusal, requests: int) -> Ended:
     reason: EndReason = "deadline" if refusal.limit == "seconds" else "budget"
     return Ended(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
+
+
+def _is_asked(agent: Agent) -> bool:
+    """Whether there is anything to answer: what was to be heard may have been taken back meanwhile."""
+    messages = agent.conversation.messages
+    return bool(messages) and messages[-1].role == "user"
 
 
 async def _rounds(agent: Agent) -> Ended:
@@ -90,7 +98,7 @@ async def _rounds(agent: Agent) -> Ended:
             cuts += 1
             await agent.add(user(GO_ON), meta=True)
             continue
-        elif reply.stop_reason == "pause_turn":
+        elif reply.stop_reason == "pause_turn" and reply.message.content:
             continue
 
         if agent.halted:
