@@ -42,6 +42,7 @@ from shoal.core.tools import Site
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
 from shoal.testing import FakeClock
+from shoal.tools.askuser import ask_tools
 from shoal.tools.define import tool
 from shoal.wire.journal import journal_line
 
@@ -527,3 +528,13 @@ async def test_nobody_is_asked_where_nothing_was_said_since_the_last_answer() ->
     assert (ended.reason, ended.requests) == ("done", 0)
     made.steer("and now?")
     assert (await run(made.agent, None)).text == "second"
+
+
+async def test_a_no_to_a_question_of_a_tool_ends_the_turn_where_it_says_so() -> None:
+    (ask,) = ask_tools()
+    given = {"questions": [{"question": "Which?", "header": "H", "options": [{"label": a} for a in "ab"]}]}
+    person = Person(Denied(reason="enough", ends_turn=True))
+    made = rig([ToolUse(id="c", name=ask.schema.name, input=given), "I go on."], tools=[ask], person=person)
+    ended = await made.run()
+    assert person.asked
+    assert (ended.reason, ended.detail) == ("blocked", "it was told to stop: enough")
