@@ -14,6 +14,7 @@ from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Journaled
 from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
+from shoal.core.messages import Message
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Desk
 from shoal.core.questions import Answer, Denied, Question
@@ -52,6 +53,8 @@ class Footing(Struct, frozen=True, kw_only=True):
     """What becomes of orders that none of our own processes signed."""
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
     """Ends the agents that a member started."""
+    unanswered: Callable[[AgentId, Message | None], None]
+    """Told the results of a member's calls that were cut short: what they would tell is announced."""
 
     leads_at_work: Callable[[AgentId], bool] = lambda _: False
     """Whether a member leads a team of its own that is at work."""

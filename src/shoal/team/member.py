@@ -291,6 +291,7 @@ class Member:
         prompt: Message | None = None
         for _ in range(IN_A_ROW + 1):
             ended = await self._turn(prompt)
+            self._on.unanswered(self.id, ended.cut)
             if ended.reason == "blocked" and not self.agent.halted:
                 # What a person said to it was erased: there was nothing to do.
                 return Ended(reason="done", detail=ended.detail)
@@ -372,7 +373,7 @@ class Member:
     def _close(self) -> None:
         """Leave the conversation so that it can go on; resuming does the same where this cannot."""
         try:
-            self.agent.conversation.interrupt()
+            self._on.unanswered(self.id, self.agent.conversation.interrupt())
         except StoreError:
             return
 

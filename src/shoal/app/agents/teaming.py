@@ -46,6 +46,7 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
         report_tokens=own.report_tokens,
         trust_unsigned=own.trust_unsigned_mail,
         stop_agents_of=crew.stop_those_of,
+        unanswered=crew.unanswered,
         form="in-process" if membership is None else "process",
         elsewhere=Berths(ground, crew.lead),
         hear=ground.shore.hear,
