@@ -47,9 +47,8 @@ def test_a_headless_answer_commands_no_terminal_and_a_pipe_gets_every_byte(place
     assert "answer" in terminal.screen.text
     assert "owned" not in terminal.raw
     env = environment(place.home)
-    piped = subprocess.run(
-        place.argv(*arguments), cwd=place.project, env=env, stdin=subprocess.DEVNULL, capture_output=True
-    )
+    argv, nothing = place.argv(*arguments), subprocess.DEVNULL
+    piped = subprocess.run(argv, cwd=place.project, env=env, stdin=nothing, capture_output=True, check=True)
     assert piped.stdout == f"{hostile}\n".encode()
 
 
