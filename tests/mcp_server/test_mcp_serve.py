@@ -101,6 +101,23 @@ async def test_a_client_leads_a_team_with_a_real_member(
     assert not (home() / "teams/roof").exists()
 
 
+@pytest.mark.parametrize("whose", ["client", "server"])
+async def test_a_member_spends_no_more_than_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    ann = [use("TaskList", "t1"), tell("team-lead", "I went on.", "report"), "Told."]
+    flags = ("--max-budget-usd", "0.000001") if whose == "server" else ()
+    wish = {"max_budget_usd": 0.000001} if whose == "client" else {}
+    async with (
+        provider(monkeypatch, ann=ann),
+        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions", *flags) as call,
+    ):
+        await call("team_create", name="roof")
+        await call("spawn", prompt="Mend it and report.", name="ann", **wish)
+        first, *_ = (await call("message_take", wait_seconds=20))["messages"]
+        assert "idle_notification" in first["text"]
+
+
 async def until(call: Caller, wanted: str) -> dict[str, Any]:
     """Until such a message comes, whatever comes before it."""
     for _ in range(20):
