@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from processes_in import processes_in
 from shoal.backends.processes import GuardedProcesses
 from shoal.core.clock import SystemClock
 from shoal.core.mcp import Program
+
+if TYPE_CHECKING:
+    from shoal.tools.mcp.stdio import ProgramTransport
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -26,32 +33,35 @@ sys.stdin.read()
 """
 
 
-async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> None:
-    from mcp.shared.message import SessionMessage
-    from mcp_types import JSONRPCRequest, JSONRPCResponse
-
+def transport_to(program: Program, processes: GuardedProcesses, log: Path) -> ProgramTransport:
     from shoal.tools.mcp.host import Host
     from shoal.tools.mcp.stdio import ProgramTransport
 
     def no_tokens(name: str, url: str) -> None:
         raise AssertionError
 
-    log = tmp_path / "logs" / "x.log"
-    log.parent.mkdir()
-    log.write_text("full")
-    processes = GuardedProcesses(SystemClock())
     host = Host(
         processes=processes,
         clock=SystemClock(),
-        root=tmp_path,
+        root=log.parent,
         env={},
         logs=log.parent,
         deadline=10,
         note=lambda _: None,
         tokens=no_tokens,  # type: ignore[arg-type]
     )
-    program = Program(command=sys.executable, args=("-c", SERVER))
-    transport = ProgramTransport(program, host, log=log, ended=lambda _: None, note=lambda _: None)
+    return ProgramTransport(program, host, log=log, ended=lambda _: None, note=lambda _: None)
+
+
+async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> None:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCRequest, JSONRPCResponse
+
+    log = tmp_path / "logs" / "x.log"
+    log.parent.mkdir()
+    log.write_text("full")
+    processes = GuardedProcesses(SystemClock())
+    transport = transport_to(Program(command=sys.executable, args=("-c", SERVER)), processes, log)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         async with asyncio.timeout(20), transport as (incoming, outgoing):
@@ -64,3 +74,31 @@ async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) 
         await processes.aclose()
     assert isinstance(answer.message, JSONRPCResponse)
     assert log.read_text() == "full"
+
+
+async def test_a_start_that_is_given_up_at_any_moment_leaves_no_pipe_and_no_process(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(list(os.scandir("/proc/self/fd")))
+
+    processes = GuardedProcesses(SystemClock())
+    program = Program(command="cat")
+    async with transport_to(program, processes, tmp_path / "log"):
+        pass
+    before, given_up = open_files(), 0
+    while True:
+        transport = transport_to(program, processes, tmp_path / "log")
+        entered = asyncio.create_task(transport.__aenter__())
+        for step in range(given_up):
+            # What comes from other processes comes in its own time.
+            await asyncio.sleep(0 if step < 8 else 0.0005)
+        entered.cancel()
+        with suppress(asyncio.CancelledError):
+            await entered
+            await transport.__aexit__(None, None, None)
+            break
+        given_up += 1
+        async with asyncio.timeout(30):
+            while open_files() > before or processes_in(tmp_path):
+                await asyncio.sleep(0.01)
+    assert given_up > 2
+    await processes.aclose()

@@ -16,7 +16,7 @@ from shoal.core.ids import Ids
 from shoal.core.mail import Mail
 from shoal.core.names import AgentName, TeamName
 from shoal.core.tasks import Change
-from shoal.stores.files import inotify
+from shoal.stores.files import board_waiting, inotify
 from shoal.stores.files.mailboxes import FileMailboxes
 from shoal.stores.files.watch import DirectoryWatch, FileWatch
 
@@ -105,6 +105,23 @@ async def test_who_asks_takes_no_news_from_who_is_to_be_told(tmp_path):
     assert told == [{"file"}]
     asking.close()
     watch.close()
+
+
+async def test_one_who_fails_when_told_keeps_nobody_else_from_hearing(tmp_path):
+    failures: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(str(told["exception"])))
+    told: list[set[str]] = []
+
+    def fail() -> None:
+        raise RuntimeError("the board cannot be read")
+
+    watches = [DirectoryWatch(tmp_path, fail) for _ in range(3)]
+    watches.insert(1, DirectoryWatch(tmp_path, lambda: None, named=told.append))
+    (tmp_path / "file").write_text("x")
+    await until(lambda: told and len(failures) >= 3)
+    for watch in watches:
+        watch.close()
+    assert set(failures) == {"the board cannot be read"}
 
 
 async def test_a_directory_that_is_removed_is_told_as_lost(tmp_path):
@@ -198,36 +215,40 @@ async def test_a_board_is_heard_of_by_who_waits_while_others_ask_in_the_same_pro
             await waits
 
 
-async def test_of_many_processes_few_go_for_a_task_that_one_can_have(home):
-    """Each board is as in a process of its own. At first all go for each task, soon hardly any but one."""
-    many, rounds = 20, 30
-    in_vain = 0
-    claimed: asyncio.Queue[str] = asyncio.Queue()
+async def test_one_who_came_too_late_lets_others_go_first(home, monkeypatch):
+    for name in ("_LEAST", "_MOST"):
+        monkeypatch.setattr(board_waiting, name, 1e6)
+    async with board_at(home) as board, board_at(home) as late:
+        await filled(late, 0)
+        assert await late.claim_next(by="bob") is None
+        waits = asyncio.ensure_future(late.wait_claimable())
+        await until(lambda: len(late._waiters))
+        (first,) = await filled(board, 1)
+        await until(lambda: late._turn is not None)
+        assert (await board.claim(first.id, by="ann")).success
+        late._take_turn()
+        assert len(late._waiters) == 1, "it is claimed, and nobody is woken for it"
+        (second,) = await filled(board, 1)
+        await until(lambda: late._turn is not None)
+        assert len(late._waiters) == 1
+        late._take_turn()
+        await asyncio.wait_for(waits, 10)
+        assert (await late.claim_next(by="bob")).task.id == second.id
+        waits = asyncio.ensure_future(late.wait_claimable())
+        await until(lambda: len(late._waiters))
+        await filled(board, 1)
+        await asyncio.wait_for(waits, 10)
+        assert late._turn is None, "who came first goes at once"
 
-    async def idle(board, name) -> None:
-        nonlocal in_vain
-        while True:
-            await board.wait_claimable()
-            for _ in range(10):
-                await asyncio.sleep(0)  # as a member asks its lead for a place
-            claim = await board.claim_next(by=name)
-            if claim is not None and claim.success:
-                claimed.put_nowait(claim.task.id)
-            else:
-                in_vain += 1
 
-    async with AsyncExitStack() as stack:
-        lead = await stack.enter_async_context(board_at(home))
-        boards = [await stack.enter_async_context(board_at(home)) for _ in range(many)]
-        members = [asyncio.ensure_future(idle(board, f"m{n}")) for n, board in enumerate(boards)]
-        async with asyncio.timeout(60):
-            for _ in range(rounds):
-                while not all(len(board._waiters) for board in boards):
-                    await asyncio.sleep(0)
-                (task,) = await filled(lead, 1)
-                assert await claimed.get() == task.id
-                await lead.update(task.id, Change(status="completed"), by="lead")
-        for member in members:
-            member.cancel()
-        await asyncio.gather(*members, return_exceptions=True)
-    assert in_vain < many * rounds / 3
+def test_those_who_come_too_late_spread_over_a_short_time():
+    crowd = [board_waiting.Turns() for _ in range(100)]
+    assert {each.pause("1") for each in crowd} == {0.0}
+    for each in crowd:
+        for _ in range(10):
+            each.came_too_late()
+    for task in ("1", "2"):
+        pauses = sorted(each.pause(task) for each in crowd)
+        assert len(set(pauses)) == 100
+        assert 0.02 < pauses[-1] - pauses[0] < 0.05
+    assert [each.pause("1") for each in crowd] != [each.pause("2") for each in crowd]

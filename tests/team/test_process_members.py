@@ -69,7 +69,7 @@ async def answered(session: shoal.Session, answer: Callable[[Any], Answer]) -> Q
 
 
 async def turns_with(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         asking = group.create_task(answered(session, answer))
         await all_turns(session)
     return asking.result()

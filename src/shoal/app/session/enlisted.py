@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from shoal.app.options import Options
-from shoal.app.session.outpost import leave_at
+from shoal.app.session.outpost import leave_at, stay_small
 from shoal.app.session.session import Session
 from shoal.core.agents import Order
 from shoal.core.backends import Papers
@@ -48,4 +48,5 @@ async def serve(session: Session) -> Ending:
     outpost = session.parts.teams
     assert isinstance(outpost, Outpost)
     leave_at(outpost, signal.SIGTERM, signal.SIGHUP)
+    stay_small(session)
     return await outpost.serve()

@@ -10,10 +10,11 @@ from msgspec import Raw
 
 from shoal.app.agents.brief import Brief, unsealed
 from shoal.app.session.session import Session
+from shoal.backends.heap import Freed
 from shoal.backends.line import SocketLine
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ShoalError
-from shoal.core.events import Event, Journaled
+from shoal.core.events import Event, Journaled, MemberRested
 from shoal.team.lead_link import LeadLink
 from shoal.team.outpost import Outpost
 from shoal.wire.journal import journal_line
@@ -57,7 +58,18 @@ async def _serve(session: Session, brief: Brief, link: LeadLink) -> None:
             answers.add(update)
     session.watch(tell)
     leave_at(outpost, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    stay_small(session)
     await outpost.serve()
+
+
+def stay_small(session: Session) -> None:
+    freed, clock = Freed(), session.agent.clock
+
+    def hear(event: Event) -> None:
+        if isinstance(event, MemberRested):
+            freed.rests(clock.monotonic())
+
+    session.watch(hear)
 
 
 def leave_at(outpost: Outpost, *signals: signal.Signals) -> None:

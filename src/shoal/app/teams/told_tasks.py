@@ -133,7 +133,7 @@ class ToldBoard:
     def follow(self) -> None:
         """See from now on what others change, where there is a board to change."""
         if self._watch is None and not self._closed and self._directory.is_dir():
-            self._watch = DirectoryWatch(self._directory, self._changed, anyway=lambda: None)
+            self._watch = DirectoryWatch(self._directory, self._changed, anyway=lambda: None, removals=True)
             self._changed()
 
     def _changed(self) -> None:
@@ -147,7 +147,10 @@ class ToldBoard:
             return
         with suppress(ShoalError):  # a board that cannot be read now is looked at with its next change
             tasks = self._board.glance()
-            for ident in sorted({*self._board.touched(), *self._untold}, key=int):
+            touched = self._board.touched()
+            if touched is None:
+                touched = {*tasks, *self._told}
+            for ident in sorted({*touched, *self._untold}, key=int):
                 if (task := tasks.get(ident)) is not None:
                     self._tell(task)
                 else:

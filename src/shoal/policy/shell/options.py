@@ -17,7 +17,7 @@ one would be written), nothing at all, or formats that begin with a plus sign.""
 
 
 _GIVE_PATTERN = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
-_MAY_GIVE_PATTERN = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file")
+_MAY_GIVE_PATTERN = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
 """Where any flag is allowed; a long one may be abbreviated."""
 
 

@@ -114,8 +114,8 @@ class FileTaskBoard:
         """As the files have them. Who looks so changes nothing: what the dead held stays theirs."""
         return self._files.look().tasks
 
-    def touched(self) -> Collection[TaskId]:
-        """Those that changed since the last call, as the files have them; all there are at the first one."""
+    def touched(self) -> Collection[TaskId] | None:
+        """Those that changed since the last call, as the files have them; None at the first one."""
         return self._files.look().touched()
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:

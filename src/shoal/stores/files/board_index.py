@@ -35,10 +35,10 @@ class BoardIndex:
         """Those that are not completed: all that can hold up another."""
         return self._tasks.open
 
-    def touched(self) -> set[TaskId]:
-        """What was put or dropped since the last call; all there is at the first one."""
+    def touched(self) -> set[TaskId] | None:
+        """What was put or dropped since the last call; None at the first one."""
         touched, self._touched = self._touched, set()
-        return set(self._tasks) if touched is None else touched
+        return touched
 
     def in_order(self) -> tuple[Task, ...]:
         if self._sorted is None:

@@ -94,6 +94,8 @@ class _Source:
 
     def listen(self) -> None:
         wanted = any(notices.heard is not None for sharing in self._watches.values() for notices in sharing)
+        if self._loop is not None and self._loop.is_closed():
+            self._loop = None
         if wanted and self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._inotify.fileno(), self._readable)
@@ -101,10 +103,10 @@ class _Source:
             self._loop.remove_reader(self._inotify.fileno())
             self._loop = None
 
-    def read(self, *, asker: Notices | None = None) -> set[Notices]:
-        """Hand out what there is. Whoever else than the asker is to be told is told soon."""
+    def read(self, *, asker: Notices | None = None) -> None:
+        """Hand out what there is. Whoever else than the asker is to be told is told soon, each by itself."""
         if self.closed:
-            return set()
+            return
         from inotify_simple import parse_events
 
         touched: set[Notices] = set()
@@ -115,10 +117,9 @@ class _Source:
                     touched.add(notices)
             if len(data) < _ROOM // 2:
                 break
-        if asker is not None and self._loop is not None:
-            for notices in touched - {asker}:
+        for notices in touched:
+            if self._loop is not None and notices is not asker and notices.heard is not None:
                 self._loop.call_soon(notices.hear)
-        return touched
 
     def _meant(self, event: Any) -> Iterator[Notices]:
         if event.wd == -1:
@@ -130,8 +131,7 @@ class _Source:
                 yield notices
 
     def _readable(self) -> None:
-        for notices in self.read():
-            notices.hear()
+        self.read()
 
     def _data(self) -> bytes:
         with suppress(BlockingIOError):

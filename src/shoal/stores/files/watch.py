@@ -19,7 +19,8 @@ class DirectoryWatch:
     """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing.
 
     With `named`, this is called instead where the system tells which files changed; with `anyway`, this is
-    called now and then where it tells of changes but a notice may have been lost.
+    called now and then where it tells of changes but a notice may have been lost. With `removals` it is told
+    of files that go, too.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class DirectoryWatch:
         *,
         named: Callable[[set[str]], None] | None = None,
         anyway: Callable[[], None] | None = None,
+        removals: bool = False,
     ) -> None:
         self._changed = changed
         self._named = named
@@ -36,7 +38,7 @@ class DirectoryWatch:
         self._loop = asyncio.get_running_loop()
         self._place = directory
         self._notices: Notices | None = None
-        self._listen(_in_directory)
+        self._listen(_and_gone if removals else _in_directory)
         self._timer = self._loop.call_later(self._pause, self._look)
 
     def close(self) -> None:
@@ -108,3 +110,7 @@ def _of_file(flags: Any) -> Any:
 
 def _in_directory(flags: Any) -> Any:
     return flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.CLOSE_WRITE
+
+
+def _and_gone(flags: Any) -> Any:
+    return _in_directory(flags) | flags.DELETE | flags.MOVED_FROM

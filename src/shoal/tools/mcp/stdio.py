@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -116,11 +118,25 @@ class ProgramTransport:
         finally:
             for fd in (stdin, stdout, stderr):
                 os.close(fd)
-        loop = asyncio.get_running_loop()
+        ends = FileIO(to_stdin, "w"), FileIO(from_stdout), FileIO(from_stderr)
+        try:
+            await self._connect(*ends)
+        except BaseException:
+            for end in ends:
+                end.close()
+            await self._process.stop(grace=0)
+            raise
+
+    async def _connect(self, stdin: FileIO, stdout: FileIO, stderr: FileIO) -> None:
         self._outflow = _Outflow()
-        self._stdin, _ = await loop.connect_write_pipe(lambda: self._outflow, os.fdopen(to_stdin, "wb", 0))
-        self._stdout, self._stdout_pipe = await _reader(from_stdout)
-        self._stderr, self._stderr_pipe = await _reader(from_stderr)
+        loop = asyncio.get_running_loop()
+        with ExitStack() as undo:
+            self._stdin, _ = await loop.connect_write_pipe(lambda: self._outflow, stdin)
+            undo.callback(self._stdin.abort)
+            self._stdout, self._stdout_pipe = await _reader(stdout)
+            undo.callback(self._stdout_pipe.close)
+            self._stderr, self._stderr_pipe = await _reader(stderr)
+            undo.pop_all()
 
     async def _read(self) -> None:
         try:
@@ -232,9 +248,9 @@ class _Outflow(asyncio.BaseProtocol):
             raise BrokenPipeError
 
 
-async def _reader(fd: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+async def _reader(pipe: FileIO) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
     reader = asyncio.StreamReader(limit=CHUNK)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", 0)
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     return reader, transport
