@@ -128,6 +128,15 @@ async def test_the_last_request_of_the_person_is_kept_word_for_word() -> None:
     assert "a summary" in first.text
 
 
+async def test_a_request_too_long_to_be_kept_is_cut_for_all_to_see() -> None:
+    made = rig(["fine", "a summary", "another"])
+    await made.run("word " * 2_000)
+    await compact(made.agent, "manual")
+    await compact(made.agent, "manual")
+    (first,) = made.agent.conversation.messages
+    assert "[… cut, 10,000 characters in all]" in first.text
+
+
 @pytest.mark.spec("USR-10")
 async def test_a_history_the_provider_refuses_as_too_long_is_compacted_and_asked_again() -> None:
     refused = False
@@ -183,6 +192,28 @@ def test_shortening_first_takes_the_bulk_of_tool_results_and_then_old_messages()
     shorter = shortened(lean)
     assert shorter[0] == user("c")
     assert shortened(shorter[:1]) == shorter[:1]
+
+
+async def test_one_long_turn_of_calls_is_summarised_by_a_model_whose_window_holds_little_of_it() -> None:
+    """No message of it but the first is without a result, so that none could begin what is left."""
+
+    def mind(request: Request) -> Any:
+        if sum(len(str(message.content)) for message in request.messages) > 20_000:
+            raise ContextTooLong("too long")
+        first = {block.tool_use_id for block in request.messages[0].content if isinstance(block, ToolResult)}
+        assert not first, "a result whose call is not there"
+        return "a summary" if is_summary_request(request) else "done"
+
+    made = rig(None, model=ScriptedModel(mind), tools=[page])
+    made.agent.conversation.add(user("write the book"))
+    for n in range(40):
+        call = ToolUse(id=f"c{n}", name="page", input={"n": n, "text": "word " * 500})
+        made.agent.conversation.add(Message(role="assistant", content=(call,)))
+        result = ToolResult(tool_use_id=call.id, content=f"page {n} is written")
+        made.agent.conversation.add(Message(role="user", content=(result,)))
+    ended = await made.run("go on")
+    assert (ended.reason, ended.text) == ("done", "done")
+    assert "a summary" in made.agent.conversation.messages[0].text
 
 
 async def test_compaction_can_be_turned_off_by_a_setting() -> None:

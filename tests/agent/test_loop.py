@@ -13,6 +13,7 @@ from rig import HeldTranscript, Judge, Person, Rig, rig
 from shoal.agent.agent import Bounds
 from shoal.agent.calls import preview
 from shoal.agent.conversation import Conversation
+from shoal.agent.loop import run
 from shoal.backends.sandbox.choosing import ChosenSandbox, Wish
 from shoal.core.caps import Limits
 from shoal.core.decisions import Ask, Deny
@@ -41,6 +42,7 @@ from shoal.core.tools import Site
 from shoal.core.usage import ModelCard, Price, Usage
 from shoal.models.scripted import CARD, Line, ScriptedModel
 from shoal.testing import FakeClock
+from shoal.tools.askuser import ask_tools
 from shoal.tools.define import tool
 from shoal.wire.journal import journal_line
 
@@ -509,3 +511,30 @@ async def test_what_could_not_be_written_down_waits_on_and_is_heard_later() -> N
     assert made.queue.size(LEAD) == 1
     await made.run("go on")
     assert "look here" in str(made.agent.conversation.messages)
+
+
+async def test_a_pause_in_which_nothing_was_said_is_an_end_and_not_asked_about_for_ever() -> None:
+    made = rig(lambda _: Line(content=(), stop_reason="pause_turn"), bounds=Bounds(max_turns=5))
+    ended = await made.run()
+    assert (ended.reason, ended.requests) == ("done", 1)
+
+
+async def test_nobody_is_asked_where_nothing_was_said_since_the_last_answer() -> None:
+    """What was to wake it may have been taken back meanwhile; providers refuse to answer an answer."""
+    made = rig(["first", "second"])
+    assert (await run(made.agent, None)).requests == 0
+    await made.run()
+    ended = await run(made.agent, None)
+    assert (ended.reason, ended.requests) == ("done", 0)
+    made.steer("and now?")
+    assert (await run(made.agent, None)).text == "second"
+
+
+async def test_a_no_to_a_question_of_a_tool_ends_the_turn_where_it_says_so() -> None:
+    (ask,) = ask_tools()
+    given = {"questions": [{"question": "Which?", "header": "H", "options": [{"label": a} for a in "ab"]}]}
+    person = Person(Denied(reason="enough", ends_turn=True))
+    made = rig([ToolUse(id="c", name=ask.schema.name, input=given), "I go on."], tools=[ask], person=person)
+    ended = await made.run()
+    assert person.asked
+    assert (ended.reason, ended.detail) == ("blocked", "it was told to stop: enough")

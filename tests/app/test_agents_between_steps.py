@@ -20,6 +20,7 @@ from shoal.core.events import (
     AgentStarted,
     Asked,
     Event,
+    Finished,
     Journaled,
     ToolReturned,
     ToolStarted,
@@ -28,7 +29,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.ports import Journal
-from shoal.core.questions import Allowed
+from shoal.core.questions import Allowed, Denied
 from shoal.core.requests import Request
 
 
@@ -102,6 +103,24 @@ async def test_a_message_that_wants_many_agents_is_asked_about_once_though_they_
             answering.cancel()
     assert len([event for event in recorded(session) if isinstance(event, Asked)]) == 1
     assert len(ends(session)) == 4
+
+
+@pytest.mark.spec("USR-01")
+async def test_who_says_no_to_many_agents_and_stop_ends_the_turn(tmp_path: Path) -> None:
+    model = cast(lead=[[agent(f"child {n}", f"c{n}") for n in range(4)], "I go on."], child=["ok"])
+    settings = json.dumps({"shoal": {"fan_out_preview": 3}})
+    async with opened(tmp_path, model, attended=True, settings=settings) as session:
+
+        async def say_no() -> None:
+            question = await anext(session.parts.desk.incoming())
+            session.parts.desk.answer(question.id, Denied(reason="too many", ends_turn=True))
+
+        async with asyncio.TaskGroup() as aside:
+            aside.create_task(say_no())
+            finished = (await drain(session.run("lead")))[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.detail) == ("blocked", "it was told to stop: too many")
+    assert not ends(session)
 
 
 @pytest.mark.spec("USR-01")

@@ -14,6 +14,8 @@ from msgspec import structs
 import shoal
 from cast import recorded
 from processes_in import processes_in
+from shoal.app.basis.undo import NothingToUndo
+from shoal.app.session.adjusting import rewind_files
 from shoal.core.errors import (
     BudgetError,
     ContextTooLong,
@@ -502,3 +504,9 @@ async def test_what_a_person_may_want_to_say_next_is_asked_for_and_left_no_trace
         assert await session.suggest() == ""
         assert session.agent.conversation.messages == before
     assert "cranes" not in json.dumps(transcript_lines(session.id))
+
+
+async def test_before_the_first_turn_there_is_nothing_to_bring_back(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel([])) as session:
+        with pytest.raises(NothingToUndo, match="'no-such-message'"):
+            await rewind_files(session, "no-such-message")

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -133,3 +134,13 @@ async def test_a_program_that_refuses_says_why(environ: dict[str, str], tmp_path
     panes = Iterm2Panes(environ, SystemClock())
     with pytest.raises(ProcessError, match="it2 session split failed: Error: the Python API is off"):
         await panes.open(pane(tmp_path, "alice", "true"))
+
+
+@pytest.mark.spec("BCK-04")
+async def test_a_pane_whose_script_cannot_be_written_is_closed_again(
+    panes: Iterm2Panes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(ProcessError, match=r"The script of alice cannot be written: .*nowhere"):
+        await panes.open(pane(tmp_path, "alice", "true"))
+    assert [call[:2] for call in calls(tmp_path)] == [["session", "split"], ["session", "close"]]

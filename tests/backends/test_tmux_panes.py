@@ -8,10 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.backends.tmux_control import TmuxControl
 from shoal.core.backends import Pane, PaneEnd
 from shoal.core.errors import ProcessError
 from tmux_rig import TmuxServer, panes_in, showing
@@ -372,3 +375,37 @@ async def test_a_session_in_which_nothing_could_be_shown_is_taken_back(
         with pytest.raises(ProcessError):
             await panes.open(showing("a", tmp_path))
     assert tmux.rows("#{session_name}") == ["person"]
+
+
+@pytest.mark.parametrize("where", ["beside the lead", "in a session of its own"])
+async def test_a_pane_whose_opening_is_interrupted_is_not_left_open(
+    tmux: TmuxServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Whichever command to tmux it waits for just then."""
+    inside = tmux.begin().inside
+    before = tmux.rows("#{pane_id}")
+    send = TmuxControl.send
+    opening: asyncio.Task[str] | None = None
+    left = 0
+
+    def sent(control: TmuxControl, words: Sequence[str], hear: Any = None) -> None:
+        nonlocal left
+        send(control, words, hear)
+        left -= 1
+        if left == 0 and opening is not None:
+            opening.cancel()
+
+    monkeypatch.setattr(TmuxControl, "send", sent)
+    interrupted = 0
+    while True:
+        environ, socket = (inside, None) if where == "beside the lead" else (tmux.outside, tmux.name)
+        async with asyncio.timeout(30), panes_in(environ, socket=socket) as panes:
+            left = interrupted + 1
+            opening = asyncio.create_task(panes.open(showing("ann", tmp_path)))
+            await asyncio.wait([opening])
+            if not opening.cancelled():
+                break
+            interrupted += 1
+            await tmux.until(lambda: tmux.rows("#{pane_id}") == before, "the end of the pane")
+    assert interrupted > 6
+    assert tmux.rows("#{pane_id}") == before

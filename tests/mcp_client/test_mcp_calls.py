@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from mcp_kit import answers, harbour, opened, served, statuses, tool_results
+from msgspec.structs import replace
 
 from cast import agent, all_turns, cast, recorded, use
-from shoal.app.session.commanding import understood
-from shoal.core.events import AgentStarted, Finished, ToolProgress
+from shoal.app.session.commanding import Invocation, understood
+from shoal.core.events import AgentStarted, Event, Finished, ToolProgress, ToolReturned
 from shoal.core.messages import Image, result_text
 from shoal.core.questions import Choose, Chosen
 from shoal.core.requests import Request
@@ -223,3 +224,37 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
         assert "Say hello to Ann of the sea." in finished.text
         offered = [each.argument_hint for each in session.parts.knowledge.commands()]
         assert offered == ["[captain]"]
+
+
+@pytest.mark.spec("USR-05")
+async def test_unattended_the_tool_of_an_agent_s_own_server_is_judged_by_what_the_person_listed(
+    tmp_path: Path,
+) -> None:
+    own = {"description": "works", "prompt": "Work.", "mcpServers": [{"harbour": harbour()}]}
+    pid, where = use("mcp__harbour__pid", "c1"), use("mcp__harbour__where", "c2")
+    model = cast(lead=[agent("child", subagent_type="worker"), "over"], child=[[pid, where], "done"])
+    listed = {"unattended_allow": ["mcp__harbour__pid"]}
+    given: dict[str, Any] = {"agents": {"worker": own}, "own": listed, "skip_permissions": False}
+    heard: list[Event] = []
+    async with opened(tmp_path, model, {}, **given) as session:
+        session.watch(heard.append)
+        assert await all_turns(session) == "over"
+    failed = {event.call: event.result.is_error for event in heard if isinstance(event, ToolReturned)}
+    assert (failed.get("c1"), failed.get("c2")) == (False, True)
+
+
+async def test_a_prompt_that_its_server_describes_otherwise_by_now_is_had_and_one_that_is_gone_is_not(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel(lambda request: request.messages[0].text)
+    async with opened(tmp_path, model, {"har.bour": harbour()}) as session:
+        command = await understood(session.parts, "/mcp__har_bour__greet Ann")
+        assert isinstance(command, Invocation)
+        gone = replace(command, what=replace(command.what, name="mcp__har_bour__gone"))
+        *_, finished = [event async for event in session.run(gone)]
+        assert isinstance(finished, Finished)
+        assert "/mcp__har_bour__gone was not to be had" in finished.detail
+        old = replace(command, what=replace(command.what, description="As it was before."))
+        *_, finished = [event async for event in session.run(old)]
+        assert isinstance(finished, Finished)
+        assert "Say hello to Ann." in finished.text

@@ -182,5 +182,6 @@ async def test_a_push_keeps_no_headless_run_alive_and_is_heard_when_it_is_resume
                 await session.agent.clock.sleep(0.01)
             assert await session.next_turn() is None
     async with opened(tmp_path, model, {}, resume=session.id) as session:
+        assert await session.next_turn() is None
         await drain(session.run("go on"))
         assert heard(session).count("ding</channel>") == 1

@@ -212,6 +212,22 @@ async def test_a_subscriber_that_does_not_read_is_cut_and_told_where_to_go_on(ru
     assert got[-1].offset == len(numbers) * 100
 
 
+async def test_where_to_go_on_is_not_the_beginning_because_an_answer_waited_too(run):
+    reader, writer = await raw_connection(run.server.path)
+    writer.write(b'{"type":"control_request","request_id":"s","request":{"subtype":"subscribe"}}\n')
+    await reader.readuntil(b"\n")
+    run.tell(noted("x" * 1_000_000), size=100)
+    asked = b'{"type":"control_request","request_id":"r","request":{"subtype":"status"}}\n'
+    while run.commands.count(Status()) < 3:
+        writer.write(asked)
+        await asyncio.sleep(0)
+    for _ in range(8):
+        run.tell(noted("x" * 1_000_000), size=100)
+    lines = [json.loads(line) for line in (await reader.read(-1)).splitlines()]
+    writer.close()
+    assert lines[-1] == {"type": "gap", "offset": 100}
+
+
 async def test_a_crowded_subscriber_loses_deltas_before_anything_else(run):
     async with await ControlClient.open(run.server.path) as client:
         await client.request(Subscribe())

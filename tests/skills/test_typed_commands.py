@@ -11,6 +11,7 @@ import pytest
 import shoal
 from cast import Gate, all_turns, recorded, use
 from crew_rig import drain, opened, starts, texts
+from fleet import provider
 from shoal.app.session.commanding import Invocation, typed
 from shoal.core.errors import BadDefinition, UnknownSkill
 from shoal.core.events import Finished, Noted, ToolProgress
@@ -188,6 +189,24 @@ async def test_the_model_of_a_command_is_asked_for_its_turn_alone(project: Path)
         assert session.agent.model is mind.model or session.agent.model.card == mind.model.card
     notes = [event.text for event in recorded(session) if isinstance(event, Noted)]
     assert any("nobody:at-all" in note for note in notes)
+
+
+async def test_a_model_that_is_chosen_while_a_command_has_its_own_is_asked_afterwards(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(project / ".claude" / "commands", "think", "Think.", model="claude-opus-4-1")
+    gate = Gate()
+    async with (
+        provider(monkeypatch, lead=[use("Gate"), "thought"]),
+        opened(project, "claude-sonnet-4-5", tools=[gate.tool]) as session,
+    ):
+        turn = asyncio.create_task(said(session, "/think"))
+        await gate.wait()
+        assert session.agent.model.card.id == "claude-opus-4-1"
+        await session.set_model("claude-haiku-4-5")
+        gate.opened.set()
+        assert await turn == "thought"
+        assert session.agent.model.card.id == "claude-haiku-4-5"
 
 
 @pytest.mark.spec("FRK-06")

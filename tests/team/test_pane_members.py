@@ -14,10 +14,11 @@ import pytest
 
 from cast import all_turns, recorded, use
 from fleet import approve, asked_of, everything, once, opened, provider
+from foreign_mail import AT, body, entry, rest, written
 from shoal.core.events import AgentEnded, MemberRested, Noted
 from shoal.core.names import AgentName, TeamName
 from tmux_rig import WAITING, TmuxServer
-from troupe import config, inbox, member, tell
+from troupe import config, home, inbox, member, tell
 
 CREATE = use("TeamCreate", team_name="crew")
 TELLING = (
@@ -299,3 +300,27 @@ async def test_another_program_is_one_again_when_its_team_is_taken_up(
         async with opened(tmp_path, resume=ident, **given) as session:
             assert [each.name for each in session.parts.teams.members()] == ["ann"]
             assert session.parts.between.mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+
+
+async def test_another_program_that_removes_its_inbox_ends_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
+) -> None:
+    for name, value in tmux.begin().inside.items():
+        monkeypatch.setenv(name, value)
+    given = {
+        "settings": settings(teammate_programs={"scout": WAITING}),
+        "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
+    }
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann", subagent_type="scout"), "Wait."]) as server,
+        opened(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
+        async for _ in session.run("Go."):
+            pass
+        (home() / "teams" / "crew" / "inboxes" / "ann.json").unlink()
+        idle = {"from": "ann", "timestamp": AT, "idleReason": "available"}
+        await written("team-lead", entry("ann", body("idle_notification", idle)))
+        await rest(session)
+        assert [each.name for each in session.parts.teams.members()] == ["ann"]
+    assert "ann is idle (available)." in everything(asked_of(server, "lead")[-1])

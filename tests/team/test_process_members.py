@@ -428,3 +428,39 @@ async def test_who_writes_to_nobody_from_a_process_is_told_who_is_there(
     answer = said_to(asked_of(server, "ann")[1])
     assert "carl" in answer
     assert "team-lead, ann, bob" in answer
+
+
+@pytest.mark.spec("LIF-03")
+async def test_one_that_is_ended_twice_at_once_says_its_last_word_and_is_gone_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "End."], ann=["My last word."]),
+        opened(tmp_path) as session,
+        asyncio.timeout(30),
+    ):
+        await all_turns(session, "Go.")
+        teams = session.parts.teams
+        async with asyncio.TaskGroup() as ending:
+            ending.create_task(teams.end("ann", "the person wants it so"))
+            for _ in range(5):  # it is told to leave, and has not said yet that it does
+                await asyncio.sleep(0)
+            ending.create_task(teams.end("ann", "somebody else does, too"))
+        assert teams.members() == ()
+    (ended,) = [event for event in recorded(session) if isinstance(event, AgentEnded)]
+    assert (ended.completion.text, ended.completion.detail) == ("My last word.", "the person wants it so")
+    assert not [event.text for event in recorded(session) if isinstance(event, Noted)]
+
+
+async def test_the_process_of_a_member_reads_the_settings_that_count_for_its_lead_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["Write"]}}')
+    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    async with (
+        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[wish, "Written."]),
+        opened(tmp_path, setting_sources=("user",)) as session,
+    ):
+        await all_turns(session)
+    assert (tmp_path / "made.txt").read_text() == "by ann"

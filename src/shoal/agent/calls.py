@@ -21,7 +21,7 @@ from shoal.core.events import PREVIEW, PermissionDenied, ToolFinished, ToolProgr
 from shoal.core.hooks import UNMOVED, HookEvent, Verdict
 from shoal.core.messages import MALFORMED, Message, ToolResult, ToolUse, result_text, user
 from shoal.core.permissions import for_session
-from shoal.core.questions import Allowed, Denied, MayRun
+from shoal.core.questions import Allowed, Answer, Denied, MayRun, Question
 from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
 from shoal.wire.content import dump
 
@@ -33,6 +33,21 @@ _MOST_SHOWN = 8
 class _Done(Struct, frozen=True):
     result: ToolResult
     milliseconds: int
+
+
+class _Heeded:
+    """The desk, for whatever a call asks there: a no that ends the turn does."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def ask(self, question: Question) -> Answer:
+        given = await self._agent.surroundings.desk.ask(question)
+        if isinstance(given, Denied) and given.ends_turn and not self._agent.halted:
+            self._agent.halted = f"it was told to stop: {given.reason}"
+        return given
 
 
 async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
@@ -182,7 +197,7 @@ async def _asked(agent: Agent, call: ToolUse, tool: Tool, unsure: Ask) -> ToolUs
         suggestions=unsure.suggestions,
     )
     try:
-        reply = await agent.surroundings.desk.ask(question)
+        reply = await _Heeded(agent).ask(question)
     except NobodyToAsk as nobody:
         return await _refused(agent, call, str(nobody))
     match reply:
@@ -191,9 +206,7 @@ async def _asked(agent: Agent, call: ToolUse, tool: Tool, unsure: Ask) -> ToolUs
             if isinstance(made, ToolUse):
                 agent.permissions.remember(made, reply)
             return made
-        case Denied(reason=reason, ends_turn=ends_turn):
-            if ends_turn and not agent.halted:
-                agent.halted = f"it was told to stop: {reason}"
+        case Denied(reason=reason):
             return await _refused(agent, call, reason)
         case _:
             return await _refused(agent, call, "the answer was not about permission")
@@ -253,7 +266,7 @@ def _site(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> Site:
         agent=agent.identity,
         workspace=around.workspace,
         processes=around.processes,
-        desk=around.desk,
+        desk=_Heeded(agent),
         results=around.results,
         clock=agent.clock,
         ids=agent.ids,

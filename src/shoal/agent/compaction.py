@@ -100,8 +100,8 @@ def shortened(messages: list[Message]) -> list[Message]:
     if lean != messages:
         return lean
     for start in range(max(1, len(messages) // 2), len(messages)):
-        if _can_start(messages[start]):
-            return messages[start:]
+        if messages[start].role == "user":
+            return [_first(messages[start]), *messages[start + 1 :]]
     return messages
 
 
@@ -119,9 +119,17 @@ def _lean(message: Message) -> Message:
     )
 
 
-def _can_start(message: Message) -> bool:
-    """A conversation cannot start with the answer to a call that is no longer in it."""
-    return message.role == "user" and not any(isinstance(b, ToolResult) for b in message.content)
+def _first(message: Message) -> Message:
+    """A conversation cannot start with the answer to a call that is no longer in it: its words can."""
+    return Message(
+        role="user",
+        content=tuple(
+            Text(text=f"[The result of an earlier call:]\n{result_text(block)}")
+            if isinstance(block, ToolResult)
+            else block
+            for block in message.content
+        ),
+    )
 
 
 def _last_request(messages: list[Message]) -> str:
@@ -129,8 +137,11 @@ def _last_request(messages: list[Message]) -> str:
         if message.role == "user":
             said = (b.text for b in message.content if isinstance(b, Text))
             words = "\n".join(_asked(text) for text in said if not is_reminder(text))
+            # What an earlier compaction has cut is not cut again for the words that say so.
+            if len(words) > REQUEST_KEPT + 100:
+                return f"{words[:REQUEST_KEPT]} [… cut, {len(words):,} characters in all]"
             if words:
-                return words[:REQUEST_KEPT]
+                return words
     return ""
 
 

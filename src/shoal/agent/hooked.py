@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -87,9 +88,13 @@ async def enter_item(agent: Agent, item: Item) -> str | None:
     before = agent.conversation.last
     try:
         await agent.hear(message, by=item.by, delivered=item.id)
-    except StoreError:
+    except BaseException:
+        # What is in the conversation was heard, whoever else could not be told of it.
         if agent.conversation.last == before:
             agent.inlet.put_back(item)
+        else:
+            with suppress(StoreError):
+                agent.inlet.entered(item)
         raise
     agent.inlet.entered(item)
     await add_context(agent, "UserPromptSubmit", verdict)

@@ -6,6 +6,7 @@ One path for every use; what differs between a lead, a child and a test is what 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.agent.agent import Agent
 from shoal.agent.asking import ask
@@ -31,6 +32,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     requests: int = 0
     limit: Limit | None = None
     """Which limit it was, of `budget` and of a `deadline` that a budget sets."""
+    cut: Message | None = None
+    """Results for calls that this end cut short."""
 
 
 async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
@@ -43,6 +46,8 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
         came, lost = await _arrived(agent)
         if agent.halted or ((erased or lost) and not came and (prompt is None or erased)):
             return Ended(reason="blocked", detail=agent.halted or erased or lost)
+        if not _is_asked(agent):
+            return Ended(reason="done", detail="nothing was said to it")
         if seconds is None:
             return await _rounds(agent)
         async with agent.clock.deadline(seconds):
@@ -53,8 +58,8 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
         late = agent.purse.out_of_time()
         if late is None:
             raise
-        agent.conversation.interrupt()
-        return _refused(late, agent.replies - replies)
+        cut = agent.conversation.interrupt()
+        return replace(_refused(late, agent.replies - replies), cut=cut)
     finally:
         agent.permissions.turn_over()
         agent.purse.end()
@@ -63,6 +68,12 @@ async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "per
 def _refused(refusal: Refusal, requests: int) -> Ended:
     reason: EndReason = "deadline" if refusal.limit == "seconds" else "budget"
     return Ended(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
+
+
+def _is_asked(agent: Agent) -> bool:
+    """Whether there is anything to answer: what was to be heard may have been taken back meanwhile."""
+    messages = agent.conversation.messages
+    return bool(messages) and messages[-1].role == "user"
 
 
 async def _rounds(agent: Agent) -> Ended:
@@ -87,7 +98,7 @@ async def _rounds(agent: Agent) -> Ended:
             cuts += 1
             await agent.add(user(GO_ON), meta=True)
             continue
-        elif reply.stop_reason == "pause_turn":
+        elif reply.stop_reason == "pause_turn" and reply.message.content:
             continue
 
         if agent.halted:

@@ -110,8 +110,12 @@ class Iterm2Panes:
     async def open(self, pane: Pane) -> str:
         async with self._opening:
             session = await self._split(pane)
-            script, pipe = self._written(pane, session)
-            shown = self._shown[session] = _Shown(pipe)
+            try:
+                script, pipe = self._written(pane, session)
+                shown = self._shown[session] = _Shown(pipe)
+            except OSError as error:
+                await self._close(session)
+                raise ProcessError(f"The script of {pane.title} cannot be written: {error}") from error
         try:
             await self._it2("session", "set-name", "--session", session, pane.title)
             await self._it2("session", "run", "--session", session, f" exec sh {shlex.quote(str(script))}")
@@ -142,9 +146,12 @@ class Iterm2Panes:
         shown = self._shown.get(pane)
         if shown is None or shown.gone.is_set():
             return
-        # One that the person closed meanwhile is refused, and that is as good.
-        await self._it2("session", "close", "--session", pane, "--force", checked=False)
+        await self._close(pane)
         shown.close()
+
+    async def _close(self, session: str) -> None:
+        # One that the person closed meanwhile is refused, and that is as good.
+        await self._it2("session", "close", "--session", session, "--force", checked=False)
 
     async def alive(self, pane: str) -> bool:
         shown = self._shown.get(pane)

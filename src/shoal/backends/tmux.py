@@ -124,17 +124,33 @@ class TmuxPanes:
             control = await self._connected()
             made, pid, window = (await self._place(control, pane)).split()
             shown = self._shown[made] = _Shown(int(pid), window)
-            for words in self._marks(made, pane):
-                try:
-                    await control.ask(*words)
-                except TmuxRefused:
-                    break  # what ran in it has ended already
-            shown.marked = True
-            for words in await self._wardrobe.dress(control, window, ours=window in self._windows):
-                await control.ask(*words)
-            self._untidy.add(window)
-            await self._tidy(control)
+            try:
+                await self._arrange(control, made, shown, pane)
+            except BaseException:
+                shown.close(PaneEnd())
+                await self._take_back(control, made)
+                raise
         return made
+
+    async def _arrange(self, control: TmuxControl, made: str, shown: _Shown, pane: Pane) -> None:
+        for words in self._marks(made, pane):
+            try:
+                await control.ask(*words)
+            except TmuxRefused:
+                break  # what ran in it has ended already
+        shown.marked = True
+        for words in await self._wardrobe.dress(control, shown.window, ours=shown.window in self._windows):
+            await control.ask(*words)
+        self._untidy.add(shown.window)
+        await self._tidy(control)
+
+    async def _take_back(self, control: TmuxControl, made: str) -> None:
+        """Close a pane whose opening was broken off: nobody else knows that it is there."""
+        if control.alive:
+            control.send(("kill-pane", "-t", made))
+        else:
+            with suppress(ProcessError):
+                await self._run(*self._server, "kill-pane", "-t", made)
 
     async def close(self, pane: str) -> None:
         shown = self._shown.get(pane)
@@ -240,25 +256,37 @@ class TmuxPanes:
         argv = pane.argv if len(pane.argv) > 1 else ("env", *pane.argv)
         held, self._held = self._held, ""
         if held:
-            await control.ask("respawn-pane", "-k", "-t", held, *words, "--", *argv)
-            (made,) = await control.ask("display-message", "-p", "-t", held, _MADE)
-            window = made.split()[2]
-            await control.ask("rename-window", "-t", window, self._next_name() if pane.split else pane.title)
-            if pane.split:
-                self._windows[window] = self._next_number()
-            return made
+            try:
+                return await self._in_held(control, held, pane, (*words, "--", *argv))
+            except BaseException:
+                await self._take_back(control, held)
+                raise
+
+        def close(answer: Answer) -> None:
+            if not answer.refused:
+                control.send(("kill-pane", "-t", answer.lines[0].split()[0]))
+
         rows = await self._rows(control)
         tail = ["-d", "-P", "-F", _MADE, *words, "--", *argv]
         for target, how in self._places(rows) if pane.split else ():
             try:
-                (made,) = await control.ask("split-window", "-t", target, *how, *tail)
+                (made,) = await control.ask("split-window", "-t", target, *how, *tail, late=close)
             except TmuxRefused:
                 continue  # no room there
             return made
         name = self._next_name() if pane.split else pane.title
-        (made,) = await control.ask("new-window", "-n", name, *tail)
+        (made,) = await control.ask("new-window", "-n", name, *tail, late=close)
         if pane.split:
             self._windows[made.split()[2]] = self._next_number()
+        return made
+
+    async def _in_held(self, control: TmuxControl, held: str, pane: Pane, words: tuple[str, ...]) -> str:
+        await control.ask("respawn-pane", "-k", "-t", held, *words)
+        (made,) = await control.ask("display-message", "-p", "-t", held, _MADE)
+        window = made.split()[2]
+        await control.ask("rename-window", "-t", window, self._next_name() if pane.split else pane.title)
+        if pane.split:
+            self._windows[window] = self._next_number()
         return made
 
     def _places(self, rows: list[Row]) -> list[tuple[str, list[str]]]:

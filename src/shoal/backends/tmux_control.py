@@ -145,13 +145,18 @@ class TmuxControl:
         self._unsent += os.fsencode(" ".join(map(quoted, words))) + b"\n"
         self._write()
 
-    async def ask(self, *words: str) -> tuple[str, ...]:
-        """The lines of the answer. Raises `TmuxRefused`, or `ProcessError` where none comes."""
+    async def ask(self, *words: str, late: Hear | None = None) -> tuple[str, ...]:
+        """The lines of the answer. Raises `TmuxRefused`, or `ProcessError` where none comes.
+
+        `late` hears the answer that comes when nobody waits for it any more.
+        """
         answered: asyncio.Future[Answer] = self._loop.create_future()
 
         def hear(answer: Answer) -> None:
             if not answered.done():
                 answered.set_result(answer)
+            elif late is not None:
+                late(answer)
 
         if not self.alive:
             raise TmuxLost(_GONE)
@@ -161,6 +166,10 @@ class TmuxControl:
                 answer = await answered
         except TimeoutError:
             raise ProcessError(f"tmux does not answer {words[0]}. Look whether its server hangs.") from None
+        except asyncio.CancelledError:
+            if late is not None and answered.done() and not answered.cancelled():
+                late(answered.result())  # it came in that very moment
+            raise
         if answer.lost:
             raise TmuxLost(self.complaint or _GONE)
         if answer.refused:

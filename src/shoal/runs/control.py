@@ -167,7 +167,8 @@ class _Client:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.subscribed = False
         self._writer = writer
-        self._waiting: deque[tuple[bytes, int]] = deque()
+        self._waiting: deque[tuple[bytes, int | None]] = deque()
+        """Lines, each with the journal's offset before its event; None for an answer."""
         self._size = 0
         self._ending = False
         self._news = asyncio.Event()
@@ -176,8 +177,8 @@ class _Client:
         if self._ending or (is_delta and self._size + len(line) > CROWDED):
             return
         if self._waiting and self._size + len(line) > TOO_SLOW:
-            # The oldest line it has not got tells where it must go on reading.
-            first = self._waiting[0][1]
+            # The oldest event it has not got tells where it must go on reading.
+            first = next((at for _, at in self._waiting if at is not None), before)
             self._waiting.clear()
             self._size = 0
             self._put(gap_line(first), first)
@@ -190,7 +191,7 @@ class _Client:
         if self._waiting and self._size + len(line) > TOO_SLOW:
             self.finish()  # it asks without reading
         elif line and not self._ending:
-            self._put(line, 0)
+            self._put(line, None)
 
     def finish(self) -> None:
         """Send what waits, then end."""
@@ -200,7 +201,7 @@ class _Client:
     def abort(self) -> None:
         self._writer.transport.abort()
 
-    def _put(self, line: bytes, before: int) -> None:
+    def _put(self, line: bytes, before: int | None) -> None:
         self._waiting.append((line, before))
         self._size += len(line)
         self._news.set()

@@ -245,7 +245,7 @@ class AgentCrew:
         return run
 
     async def _work(self, run: Run, outfit: Outfit, counted: Started) -> None:
-        shift = Shift(self._queue, lambda: bool(self._roll.started_by(run.id)))
+        shift = Shift(self._queue, lambda: self._is_to_hear(run.id))
         witness = run.witness
         assert witness is not None
         try:
@@ -263,6 +263,10 @@ class AgentCrew:
         finally:
             self._purse.ended(counted)
             self._over(run)
+
+    def _is_to_hear(self, agent: AgentId) -> bool:
+        """Whether it will be told of an end. Of one that a look of its own saw nothing more comes."""
+        return any(not run.taken_by for run in self._roll.started_by(agent))
 
     def _ended(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
         """Whoever waits hears of an end that cannot be written down too, and their own record fails."""

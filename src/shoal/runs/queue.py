@@ -77,6 +77,10 @@ class Queue:
     def entered(self, item: Item) -> None:
         self._entered(item)
 
+    def forget(self, to: AgentId) -> None:
+        """This agent has ended: what waits for it is not for another one of its name."""
+        self._waiting.pop(to, None)
+
     def withdraw(self, to: AgentId, item_id: str) -> bool:
         """Whether the item still waited; it waits no longer."""
         waiting = self._waiting.get(to)

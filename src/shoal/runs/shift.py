@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from shoal.agent.loop import run
 from shoal.core.agents import Ran
 from shoal.core.errors import ShoalError, StoreError
@@ -26,7 +28,7 @@ _JUDGED = ("done", "max_turns")
 
 
 class Shift:
-    """`waits` says whether agents that this one started are still at work."""
+    """`waits` says whether the end of an agent that this one started is still to be told."""
 
     def __init__(self, queue: Queue, waits: Callable[[], bool]) -> None:
         self._queue = queue
@@ -59,8 +61,14 @@ class Shift:
     async def _worked(self, this: Run, outfit: Outfit) -> Ending:
         agent = outfit.agent
         prompt, by = outfit.prompt, _PARENT
+        most, used = agent.bounds.max_turns, 0
         while True:
+            if most is not None:
+                # For the whole shift: what arrives does not begin the count anew.
+                agent.bounds = replace(agent.bounds, max_turns=most - used)
             ended = await run(agent, prompt, by=by)
+            used += ended.requests
+            ended, self.cut = replace(ended, requests=used), ended.cut
             prompt, by = None, _RUNTIME
             if ended.reason == "done" and await self._more(outfit):
                 continue
@@ -69,7 +77,8 @@ class Shift:
             if this.witness is not None and this.witness.used_shell:
                 this.witness.committed(await outfit.commits())
             # What came meanwhile is heard before the end.
-            if ended.reason != "done" or (prompt is None and not self._queue.size(agent.identity.agent)):
+            heard = prompt is None and not self._queue.size(agent.identity.agent)
+            if ended.reason != "done" or heard or used == most:
                 return self._judged(ending(ended, agent.conversation.messages))
 
     async def _checked(self, check: Check) -> Message | None:

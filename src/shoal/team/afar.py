@@ -90,11 +90,11 @@ class Afar:
     @classmethod
     async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
         """Once its process is ready to work. Raises `AgentRefused` where it says or shows that it cannot."""
-        before = await _unread(on, entered)
-        if berth.line is None:
-            return cls(on, entered, berth, _foreign(entered, order), before=before)
         early: list[words.Up] = []
         try:
+            before = await _unread(on, entered)
+            if berth.line is None:
+                return cls(on, entered, berth, _foreign(entered, order), before=before)
             async with on.clock.deadline(STARTING):
                 ready = await _ready(berth.line, early)
                 how = "" if ready is not None else await berth.over()
@@ -142,7 +142,10 @@ class Afar:
     async def at_rest(self) -> bool:
         """By its own word, given after all that it said before; one that does not answer is stuck."""
         if self._line is None:
-            return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
+            try:
+                return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
+            except (RecordError, StoreError):
+                return True  # nobody can tell, and it is its own program that reads there
         busy = await self._asked()
         if busy is None:
             await self._end_stuck()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeGuard
 
 from shoal.core.agents import KeptWork
@@ -110,14 +111,18 @@ class Departures:
         # A task that is cancelled before its first step never runs, and so would never say that it ended.
         await asyncio.sleep(0)
         if post.life is not None:
-            post.member.stopping = post.member.stopping or why
+            ends_already, post.member.stopping = bool(post.member.stopping), post.member.stopping or why
             post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
-            post.life.cancel()
+            if not ends_already:
+                # Once: a second time would cut it off while it says its last word.
+                post.life.cancel()
         try:
             async with self._on.clock.deadline(KILL):
                 await post.gone.wait()
         except TimeoutError:
             self._on.note(f"{post.member.name} did not end within {KILL:g} s; it is out of the team.")
+            if post.life is not None:
+                post.life.cancel()
             await self._leave(post, Ending(status="killed", text="", detail=why))
 
     async def _left(self, post: Post) -> None:
@@ -141,13 +146,14 @@ class Departures:
             post.pump.cancel()
         work: KeptWork | None = None
         try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
+            with self._put_away(member.name):
+                await self._on.stop_agents_of(member.id, "the teammate that started it ended")
             await self._out_of_the_record(post)
-            work = await member.finish()
-        except ShoalError as error:
-            self._on.note(f"Not everything of {member.name} could be put away: {error}")
+            with self._put_away(member.name):
+                work = await member.finish()
         finally:
             self._on.purse.ended(post.counted)
+            self._on.queue.forget(member.id)
             self._tell_ended(post, end, work)
             self._leaving.discard(post)
             post.gone.set()
@@ -160,16 +166,26 @@ class Departures:
         if post.member.stays:
             self.show_activity(name, active=False)
             return
-        try:
+        left = False
+        with self._put_away(name), suppress(NoSuchTeam):
             await self._board.release_all(name)
+        with self._put_away(name), suppress(NoSuchTeam):
             await rosters.leave(self.name, name)
-        except NoSuchTeam:
-            return
-        if post.approved is not None and not is_foreign(post.member):
+            left = True
+        if left and post.approved is not None and not is_foreign(post.member):
             # After it is gone: who reads that it agreed finds it gone.
             pane = post.member.pane
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
-            await self.office.post_body(name, LEAD_NAME, body)
+            with self._put_away(name):
+                await self.office.post_body(name, LEAD_NAME, body)
+
+    @contextmanager
+    def _put_away(self, name: AgentName) -> Iterator[None]:
+        """One step of it: what cannot be done keeps nothing else from being done."""
+        try:
+            yield
+        except ShoalError as error:
+            self._on.note(f"Not everything of {name} could be put away: {error}")
 
     def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
         """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""

@@ -10,12 +10,13 @@ from shoal.agent.agent import Agent
 from shoal.core.budget import Purse
 from shoal.core.clock import Clock
 from shoal.core.decisions import Mode
-from shoal.core.errors import StoreError
+from shoal.core.errors import ShoalError, StoreError
 from shoal.core.events import Journaled
 from shoal.core.identity import Form
 from shoal.core.ids import AgentId, Ids
 from shoal.core.permissions import Suggestion
 from shoal.core.ports import Desk
+from shoal.core.questions import Answer, Denied, Question
 from shoal.core.record import Record
 from shoal.runs.outfit import Outfitter
 from shoal.runs.queue import Queue
@@ -74,6 +75,14 @@ class Footing(Struct, frozen=True, kw_only=True):
             self.emit(event)
         except StoreError as error:
             self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
+
+    async def ask(self, question: Question) -> Answer:
+        """A person. Where the question cannot be put to anybody, who asked is told so and need not wait."""
+        try:
+            return await self.desk.ask(question)
+        except ShoalError as error:
+            self.note(f"A question of {question.agent} could not be asked: {error}")
+            return Denied(reason=f"Nobody could be asked: {error}", by="policy")
 
     @property
     def leader(self) -> AgentId:

@@ -28,6 +28,7 @@ from shoal.team.office import Office
 from shoal.team.prompts import section
 
 DeskOf: TypeAlias = Callable[[AgentName], MailDesk]
+_PROMPT, _END = "prompt-", "end-"
 _MODES: dict[str, Mode] = {
     "plan": "plan",
     "delegate": "acceptEdits",
@@ -158,8 +159,20 @@ class Joiner:
             tmux_pane_id=place,
         )
         entered = await self._on.record.rosters.join(self._team.name, joining)
-        await self._with_inbox(entered)
+        try:
+            await self._with_inbox(entered)
+            await self._without_orders_to_another(entered)
+        except BaseException:
+            await self._on.record.rosters.leave(self._team.name, entered.name)
+            raise
         return entered
+
+    async def _without_orders_to_another(self, entered: Entered) -> None:
+        """One that had its name before may have ended without reading its prompt, or that it is to end."""
+        boxes = self._on.record.mailboxes(self._team.name)
+        unread = [mail.id for mail in await boxes.history(entered.name) if not mail.read]
+        if orders := [ident for ident in unread if ident.startswith((_PROMPT, _END))]:
+            await boxes.mark(entered.name, orders)
 
     async def _with_inbox(self, entered: Entered) -> None:
         """Marked where another program reads and writes in it, which says whose unsigned mail is believed."""
@@ -225,7 +238,7 @@ class Joiner:
 
 def _prompt_id(entered: Entered) -> str:
     """Of its first message; one that had its name before had another."""
-    return f"prompt-{entered.joined_at}"
+    return f"{_PROMPT}{entered.joined_at}"
 
 
 def end_mark(entered: Entered) -> str:
@@ -233,7 +246,7 @@ def end_mark(entered: Entered) -> str:
 
     When they were made tells it from those to one that had its name before only while nobody sets the clock.
     """
-    return f"end-{entered.joined_at}-"
+    return f"{_END}{entered.joined_at}-"
 
 
 def closing(outfit: Outfit, witness: Witness) -> Outfit:

@@ -17,7 +17,7 @@ from shoal.core.bodies import (
     ShutdownRequest,
 )
 from shoal.core.decisions import Mode
-from shoal.core.errors import ShoalError
+from shoal.core.errors import LockUnavailable, ShoalError, StoreError
 from shoal.core.ids import AgentId
 from shoal.core.mail import Mail
 from shoal.core.names import LEAD_NAME, AgentName
@@ -30,6 +30,9 @@ from shoal.team.mail_desk import permission_answer, suggestions_of
 from shoal.team.office import Office
 from shoal.tools.plan import digest_of
 
+_PAUSE = 1.0
+"""Seconds until an answer that could not be written is tried again."""
+
 
 class Company(Protocol):
     """What the lead's mail needs to know of the team."""
@@ -39,6 +42,10 @@ class Company(Protocol):
         ...
 
     def agent_of(self, name: AgentName) -> AgentId: ...
+
+    def is_ours(self, name: AgentName) -> bool:
+        """Whether it is a member, and no other program."""
+        ...
 
     def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None: ...
 
@@ -155,7 +162,7 @@ class LeadMail:
                 answer: PermissionResponse | PlanApprovalResponse = await self._permission(body)
             else:
                 answer = await self._plan(body)
-            await self._office.post_body(LEAD_NAME, mail.sender, answer)
+            await self._answer(mail.sender, answer)
         except ShoalError as error:
             self._on.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
@@ -167,6 +174,20 @@ class LeadMail:
             self._asking.pop(body.request_id, None)
             self._askers.pop(body.request_id, None)
         self._company.settled(mail.id)
+
+    async def _answer(self, to: AgentName, answer: PermissionResponse | PlanApprovalResponse) -> None:
+        """Tried until it can be written: a person has given it, and who asked waits for it."""
+        told = False
+        while True:
+            try:
+                await self._office.post_body(LEAD_NAME, to, answer)
+            except (LockUnavailable, StoreError) as error:
+                if not told:
+                    told = True
+                    self._on.note(f"The answer to {to} waits: {error}")
+                await self._on.clock.sleep(_PAUSE)
+            else:
+                return
 
     async def _permission(self, body: PermissionRequest) -> PermissionResponse:
         suggested = suggestions_of(body.permission_suggestions)
@@ -180,7 +201,13 @@ class LeadMail:
             rule=for_session(suggested),
             suggestions=suggested,
         )
-        return permission_answer(body, await self._on.desk.ask(question))
+        answer = permission_answer(body, await self._on.ask(question))
+        if answer.response is not None and self._company.is_ours(body.agent_id):
+            # Before it hears of it: whom it writes to then need not ask again.
+            for update in suggestions_of(answer.response.permission_updates):
+                if update.destination == "session":
+                    self._on.permit(update)
+        return answer
 
     async def _plan(self, body: PlanApprovalRequest) -> PlanApprovalResponse:
         digest = digest_of(body.plan_content)
@@ -193,7 +220,7 @@ class LeadMail:
                 path=body.plan_file_path,
                 digest=digest,
             )
-            answer = await self._on.desk.ask(question)
+            answer = await self._on.ask(question)
         match answer:
             case Approved(digest=approved, mode=mode) if approved == digest:
                 return self._plan_answer(body, approved=True, mode=mode)

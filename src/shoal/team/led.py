@@ -231,6 +231,10 @@ class LedTeam(Departures):
         if post is not None and is_foreign(post.member):
             post.member.heard(idle=False)
 
+    def is_ours(self, name: AgentName) -> bool:
+        post = self._posts.get(name)
+        return post is not None and not is_foreign(post.member)
+
     def agent_of(self, name: AgentName) -> AgentId:
         return AgentId(agent_id(name, self.name))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shoal.core.errors import ShoalError
-from shoal.core.questions import Answer, Denied, Question
+from shoal.core.questions import Answer, Question
 from shoal.team.footing import Footing
 from shoal.wire import outpost as words
 
@@ -34,12 +33,7 @@ class QuestionWindow:
             self._withdraw(question)
 
     async def _asked(self, question: Question) -> None:
-        try:
-            answer = await self._on.desk.ask(question)
-        except ShoalError as error:
-            # Who asked is told, as it would be where nobody is there to answer.
-            self._on.note(f"A question of {question.agent} could not be asked: {error}")
-            answer = Denied(reason=f"Nobody could be asked: {error}", by="policy")
+        answer = await self._on.ask(question)
         self._asking.pop(question.id, None)
         self._send(words.Answers(question=question.id, answer=answer))
 

@@ -64,7 +64,12 @@ class Mailroom:
             if mail.id in brought:
                 continue
             brought.add(mail.id)
-            if mail.id in delivered or self._came_again(mail, owner) or await bring(mail):
+            try:
+                settled = mail.id in delivered or self._came_again(mail, owner) or await bring(mail)
+            except (RecordError, StoreError):
+                brought.discard(mail.id)
+                raise
+            if settled:
                 self.settled(mail.id, owner)
 
     async def holds_more(self) -> bool:

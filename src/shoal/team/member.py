@@ -19,7 +19,7 @@ from shoal.core.bodies import (
 )
 from shoal.core.caps import Started
 from shoal.core.clock import iso
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import LockUnavailable, ShoalError, StoreError
 from shoal.core.events import AgentStarted, MemberRested, MemberWoken
 from shoal.core.groups import outlive_cancel
 from shoal.core.hooks import IN_A_ROW
@@ -44,6 +44,9 @@ from shoal.team.office import Office
 from shoal.team.prompts import STALLED
 from shoal.team.stalls import Pulse, Stalled
 from shoal.wire.notices import late_permission
+
+_PAUSE = 1.0
+"""Seconds until a board that could not be read or written is tried again."""
 
 
 class Member:
@@ -85,6 +88,8 @@ class Member:
         desk.changed = self._pulse.still_waits
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
+        self._trouble = ""
+        """What last kept it from taking tasks."""
 
     @property
     def started(self) -> AgentStarted:
@@ -204,8 +209,22 @@ class Member:
         while not queue.size(self.id):
             if self.state == "created" or not self.may_claim:
                 await queue.arrival(self.id)
-            elif await _first(self._board.wait_claimable, lambda: queue.arrival(self.id)):
+            elif await _first(self._claimable, lambda: queue.arrival(self.id)):
                 await self._claim()
+
+    async def _claimable(self) -> None:
+        while True:
+            try:
+                return await self._board.wait_claimable()
+            except (LockUnavailable, StoreError) as error:
+                await self._kept_from_tasks(error)
+
+    async def _kept_from_tasks(self, error: ShoalError) -> None:
+        """It goes on with what else comes, and tries again; told once."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._on.note(f"{self.name} cannot take tasks now, and tries again: {error}")
+        await self._on.clock.sleep(_PAUSE)
 
     async def _claim(self) -> None:
         # First: a task that is claimed is one that somebody works on.
@@ -218,10 +237,13 @@ class Member:
         try:
             if self.may_claim:
                 claim = await self._board.claim_next(by=self.name)
+                self._trouble = ""
             if claim is not None and claim.success and claim.task is not None:
                 self._task = claim.task.id
                 self._on.record.attempts[self.id, claim.task.id] = claim.attempt or ""
                 self._on.queue.put(task_letter(claim.task).item(told_of(claim.task), self.id))
+        except (LockUnavailable, StoreError) as error:
+            await self._kept_from_tasks(error)
         finally:
             self.claiming = False
             if claim is None or not claim.success:

@@ -306,12 +306,15 @@ class Outpost(OutpostTools):
         return at_work or waits
 
     async def _put_away(self, member: Member) -> KeptWork | None:
+        work: KeptWork | None = None
         try:
-            await self._on.stop_agents_of(member.id, "the teammate that started it ended")
-            return await member.finish()
+            try:
+                await self._on.stop_agents_of(member.id, "the teammate that started it ended")
+            finally:
+                work = await member.finish()
         except ShoalError as error:
             self._on.note(f"Not everything of {member.name} could be put away: {error}")
-            return None
+        return work
 
     async def _last_word(self, member: Member, end: Ending, work: KeptWork | None) -> None:
         if self._link is not None:

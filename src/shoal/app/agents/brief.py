@@ -34,8 +34,12 @@ class Opened(Struct, frozen=True, kw_only=True):
     plugin_dirs: tuple[str, ...]
     mcp_config: tuple[str | dict[str, Any], ...]
     strict_mcp_config: bool
+    thinking_tokens: int | None
+    fallback_model: str | None
+    betas: tuple[str, ...]
     max_turns: int | None
     settings: str | None
+    setting_sources: tuple[str, ...] | None
     attended: bool
     seed: int | None
 
@@ -82,7 +86,7 @@ class Brief(Struct, frozen=True, kw_only=True):
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:
     """As the process of a member opens its session: like its lead's, as that stands now."""
-    agents = options.agents
+    agents, sources = options.agents, options.setting_sources
     return Opened(
         cwd=str(cwd),
         model=model,
@@ -96,8 +100,12 @@ def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, see
         plugin_dirs=tuple(map(str, options.plugin_dirs)),
         mcp_config=tuple(each if isinstance(each, str) else dict(each) for each in options.mcp_config),
         strict_mcp_config=options.strict_mcp_config,
+        thinking_tokens=options.thinking_tokens,
+        fallback_model=options.fallback_model,
+        betas=tuple(options.betas),
         max_turns=options.max_turns,
         settings=options.settings,
+        setting_sources=None if sources is None else tuple(sources),
         attended=options.attended,
         seed=seed,
     )

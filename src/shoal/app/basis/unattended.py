@@ -26,6 +26,7 @@ def listed(
         if not isinstance(question, MayRun) or not rules.allow:
             return False
         call = ToolUse(id=question.tool_use_id, name=question.tool, input=question.input)
-        return isinstance(engine.decide(call, tools[question.tool], agent), Allow)
+        # An agent's own servers have tools that the session does not know.
+        return isinstance(engine.decide(call, tools.get(question.tool), agent), Allow)
 
     return is_listed

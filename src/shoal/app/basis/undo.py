@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -96,16 +97,19 @@ def turn_to_undo(turns: Iterable[TurnTaken], wanted: int | None) -> TurnTaken:
 
 def messages_at(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
     """The conversation as it stood when `after` was the last entry."""
-    lines = [line for line in map(_read, transcript.read_bytes().split(b"\n")) if line is not None]
     back = Rewound(id=EntryId("back"), parent=after, at=0, turn=0)
-    return conversation([*lines, Read(entry=back)]).messages
+    return conversation([*lines_of(transcript), Read(entry=back)]).messages
 
 
-def _read(line: bytes) -> Read | None:
+def lines_of(transcript: Path) -> Iterator[Read]:
+    """Those that can be read. Raises `NothingToUndo` where the file cannot."""
     try:
-        return read_line(line)
-    except ValueError:
-        return None
+        content = transcript.read_bytes()
+    except OSError as error:
+        raise NothingToUndo(f"What was said cannot be read from {transcript}: {error.strerror}.") from error
+    for line in content.split(b"\n"):
+        with suppress(ValueError):
+            yield read_line(line)
 
 
 def undone(report: UndoReport, *, conversation: bool) -> Undone:
@@ -151,9 +155,10 @@ def brought_back(past: Past | None, agent: Agent, turn: int | None, *, conversat
     if past is None:
         raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
     chosen = turn_to_undo(past.turns(), turn)
+    # Before any file is changed: what cannot be read must not be found out half-way.
+    messages = messages_at(past.transcript, chosen.after) if conversation else ()
     report = past.checkpoints.undo(chosen.turn)
     if conversation:
-        messages = messages_at(past.transcript, chosen.after)
         agent.conversation.rewind(chosen.after, messages, turn=chosen.turn)
         agent.recount()
     return report

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from shoal.app.basis import undo
 from shoal.core.entries import Said
 from shoal.runs.roll import LEAD_NAMES
-from shoal.wire.transcript import read_line
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -55,11 +54,9 @@ async def rewind_files(session: Session, said: str) -> UndoReport:
 
 def _turn_begun_by(past: undo.Past, said: str) -> int:
     turns = {each.after: each.turn for each in past.turns()}
-    for line in past.transcript.read_bytes().split(b"\n"):
-        try:
-            entry = read_line(line).entry
-        except ValueError:
-            continue
+    # Before its first turn a session has no transcript.
+    for line in undo.lines_of(past.transcript) if turns else ():
+        entry = line.entry
         if isinstance(entry, Said) and entry.id == said and entry.parent in turns:
             return turns[entry.parent]
     raise undo.NothingToUndo(f"No turn of this session began with a message of the id {said!r}.")

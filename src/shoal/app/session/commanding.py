@@ -87,9 +87,8 @@ async def _invoked(session: Session, prompt: Invocation) -> Ended:
     if isinstance(what, Skill) and what.forks:
         return await _by_an_agent(session, prompt, what)
     if isinstance(what, TypedPrompt):
-        source = next(each for each in parts.knowledge.prompts if what in each.list())
         try:
-            said = neutral(await source.text(what.name, prompt.arguments))
+            said = neutral(await _offered_text(parts, what.name, prompt.arguments))
         except ShoalError as error:
             return Ended(reason="done", detail=f"/{what.name} was not to be had: {error}")
         except TimeoutError:
@@ -99,6 +98,14 @@ async def _invoked(session: Session, prompt: Invocation) -> Ended:
     message = Message(role="user", content=(Text(text=_named(prompt)), Text(text=said)))
     model = what.model if isinstance(what, Skill) else None
     return await run(agent, message) if model is None else await _with_model(session, model, message)
+
+
+async def _offered_text(parts: Parts, name: str, arguments: str) -> str:
+    """What is offered may have changed since it was typed. Raises a `ShoalError`, and `TimeoutError`."""
+    for source in parts.knowledge.prompts:
+        if any(each.name == name for each in source.list()):
+            return await source.text(name, arguments)
+    raise ShoalError("it is not offered any more")
 
 
 async def _by_an_agent(session: Session, prompt: Invocation, skill: Skill) -> Ended:
@@ -123,7 +130,9 @@ async def _with_model(session: Session, name: str, message: Message) -> Ended:
     try:
         return await run(agent, message)
     finally:
-        agent.model = usual
+        # Unless a person has chosen another one meanwhile.
+        if agent.model is model:
+            agent.model = usual
 
 
 def _named(prompt: Invocation) -> str:

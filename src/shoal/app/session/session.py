@@ -68,7 +68,7 @@ class Session(Voice):
         self._options = options
         self._exit = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
-        self._interrupted = False
+        self._interrupted = self._saying_end = False
         self._worked_in = WorkedIn()
         self.turn = 0
         self.stopping = asyncio.Event()
@@ -136,12 +136,15 @@ class Session(Voice):
 
     def run(self, prompt: str | Message | Invocation | None) -> Turn:
         """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
-        if self._running is not None:
-            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
+        self._need_rest()
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
         task = self._running = self._tasks.create_task(self._take_turn(message, channel))
         return Turn(channel, task, self.interrupt)
+
+    def _need_rest(self) -> None:
+        if self._running is not None:
+            raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
 
     async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
         """The turn that what arrives asks for, waiting while agents and hooks work; None when none comes.
@@ -212,7 +215,7 @@ class Session(Voice):
         item = Item(
             id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
         )
-        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode))
+        self.emit(Queued(agent=LEAD, item=item.id, by=by, text=message.text, mode=mode, quiet=not wakes))
         self.parts.queue.put(item)
         return item.id
 
@@ -241,14 +244,16 @@ class Session(Voice):
         await asyncio.sleep(0)
         if task.done():
             return False
-        self._interrupted = True
         channel.widen()
-        task.cancel()
+        if not self._saying_end:
+            self._interrupted = True
+            task.cancel()
         await asyncio.wait([task])
         return True
 
     async def compact(self, wish: str = "") -> None:
         """Let the conversation go on from a summary of itself."""
+        self._need_rest()
         await compaction.compact(self.agent, "manual", wish=wish)
 
     async def ask_aside(self, question: str) -> str:
@@ -286,6 +291,8 @@ class Session(Voice):
         """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
         from shoal.app.session.adjusting import undo_turn
 
+        if conversation:
+            self._need_rest()
         return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
@@ -381,6 +388,9 @@ class Session(Voice):
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
+            # From here on it cannot be interrupted any more: it only waits for its reader.
+            self._saying_end = True
+            self.parts.crew.unanswered(LEAD, ended.cut)
             # A turn that is cut short cannot say it itself.
             ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
@@ -403,7 +413,7 @@ class Session(Voice):
             await channel.put(finished)
         finally:
             self._running = None
-            self._interrupted = False
+            self._interrupted = self._saying_end = False
             channel.close()
 
     async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
