@@ -55,7 +55,7 @@ async def test_a_result_that_was_not_seen_is_found_with_who_has_it_and_where_it_
     assert "the answer to the call" in whole.value
     assert "results" in whole.value
     assert "without a report" in mute.value
-    assert "shoal send" in mute.advice
+    assert f"shoal send {run.session[:8]} " in mute.advice
     assert look("result-not-seen", tmp_path, run, "nobody")["agents"].state == "none"
 
 
@@ -206,9 +206,9 @@ async def test_a_wait_is_traced_to_the_silent_agent_the_task_before_and_the_comm
         gate.opened.set()
     assert facts["task #2"].value == "Fill: waits for #1 (pending)"
     assert (facts["digger"].state, "Gate" in facts["digger"].value) == ("warn", True)
-    assert facts["digger"].advice.endswith("end it: shoal stop digger")
+    assert facts["digger"].advice.endswith(f"end it: shoal stop {session.id[:8]} digger")
     assert facts["command"].value == "runs in the background: sleep 600"
-    assert facts["command"].advice.startswith("End it: shoal stop bash_")
+    assert facts["command"].advice.startswith(f"End it: shoal stop {session.id[:8]} bash_")
 
 
 @SRF

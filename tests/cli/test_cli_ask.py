@@ -123,6 +123,23 @@ async def test_a_question_of_a_run_that_has_ended_is_not_taken_for_a_live_one(
     assert "shoal --resume gone" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("yes", "--reason", "but not twice"), "--reason goes with a no"),
+        (("yes", "--choice", "red"), "--choice goes with a question"),
+        (("no", "--for", "session"), "--for session goes with a yes"),
+    ],
+)
+async def test_an_answer_that_would_say_less_than_the_person_is_refused(
+    shoal: Program, home: Path, words: tuple[str, ...], why: str
+) -> None:
+    left = MayRun(id="left0ver", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r", rule="Bash")
+    Questions(home / "shoal" / "runs" / "gone" / "questions").put(left)
+    answer = await shoal("ask", "answer", "left", *words)
+    assert (answer.code, why in answer.err) == (2, True)
+
+
 @pytest.mark.parametrize("how_long", ["session", "settings"])
 async def test_a_yes_that_would_keep_nothing_is_refused(shoal: Program, home: Path, how_long: str) -> None:
     ruleless = MayRun(id="ruleless", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shoal_process import MODEL, Program
@@ -78,6 +79,41 @@ async def test_costs_are_told_by_agent_type_task_and_model(shoal: Program, home:
     assert "  type Explore  2 requests" in for_people
     assert "  model m  2 requests" in for_people
     assert "  task #4 Dig  1 request, " in for_people
+
+
+async def test_what_agents_call_their_work_commands_no_terminal(shoal: Program, home: Path) -> None:
+    async with messages_server(["done"]) as server:
+        shoal.talks_to(server)
+        ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
+    journal = home / "shoal" / "runs" / ran.result["session_id"] / "journal.jsonl"
+    record = FileJournal(journal, SystemClock())
+    agent, hostile = AgentId("a1"), "dig\x07\rin all  nothing"
+    facts: dict[str, Any] = {
+        "kind": "Explore",
+        "name": "",
+        "parent": LEAD,
+        "cwd": "/",
+        "call": "c",
+        "depth": 1,
+        "model": "m",
+        "mode": "default",
+    }
+    record.append(AgentStarted(agent=agent, description=hostile, background=True, **facts))
+    record.append(
+        TaskChanged(agent=LEAD, board="b", task="4", subject=hostile, status="in_progress", owner="a1")
+    )
+    settled: dict[str, Any] = {
+        "model": "m",
+        "usage": Usage(input_tokens=1),
+        "cost_usd": 0.5,
+        "duration_ms": 1,
+    }
+    record.append(RequestSettled(agent=agent, request=RequestId("r1"), **settled))
+    record.close()
+    told = (await shoal("cost")).text
+    assert "Explore: digin all nothing" in told
+    assert "\x07" not in told
+    assert "\r" not in told
 
 
 @pytest.mark.spec("USR-19")

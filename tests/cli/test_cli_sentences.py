@@ -12,7 +12,14 @@ from shoal.core.events import BudgetWarned, Finished
 from shoal.core.ids import LEAD
 from shoal.core.questions import MayRun
 from shoal.core.usage import Usage
-from shoal.surfaces.terminal.sentences import budget_warning, ending, explain, how_to_allow, how_to_go_on
+from shoal.surfaces.terminal.sentences import (
+    budget_warning,
+    ending,
+    explain,
+    how_to_allow,
+    how_to_go_on,
+    say,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +112,11 @@ def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None
     rule = f"Bash({command})" if command else ""
     question = MayRun(id="q", agent=LEAD, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule)
     assert "--allowedTools 'Bash(…)'" in how_to_allow([question])
+
+
+def test_what_a_server_said_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say(explain(errors.RateLimited("slow\x1b]0;owned\x07 down\x1b[2J", status=429)))
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert "\x07" not in told
+    assert told.startswith("shoal: slow down. It was asked again")

@@ -92,6 +92,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (["-p", "hi", "--output-format", "xml"], "'--output-format': 'xml' is not one of 'text', 'json'"),
         (["-p", "hi", "--max-turns", "0"], "--max-turns"),
         (["-p", "hi", "--max-budget-usd", "-1"], "--max-budget-usd"),
+        (["-p", "hi", "--max-budget-usd", "nan"], "no number of dollars"),
         (["-p", "hi", "--max-total-tokens", "0"], "--max-total-tokens"),
         (["-p", "hi", "--max-agents", "none"], "--max-agents"),
         (["-p", "hi", "--deadline", "soon"], "90s, 10m, 2h"),

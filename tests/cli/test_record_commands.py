@@ -31,6 +31,18 @@ async def make_team(home: Path, name: str) -> None:
     await record.aclose()
 
 
+@pytest.mark.parametrize("how", ["argument", "input"])
+async def test_what_is_no_text_is_sent_as_far_as_it_is(
+    shoal: Program, team: str, home: Path, how: str
+) -> None:
+    said = b"half a \xff word"
+    ran = await shoal("inbox", "send", "alice", said if how == "argument" else "-", stdin=said)
+    assert ran.code == 0, ran.err
+    assert "is not UTF-8 from byte 7 on" in ran.err
+    (entry,) = json.loads((home / "teams" / "roof" / "inboxes" / "alice.json").read_bytes())
+    assert entry["text"] == "half a \ufffd word"
+
+
 async def test_a_task_is_added_listed_changed_and_shown(shoal: Program, team: str, home: Path) -> None:
     assert (await shoal("task", "ls")).text == "The board roof has no tasks.\n"
     assert (await shoal("task", "add", "Lay the beams", "-d", "All four")).text == "Task 1 is on the board.\n"

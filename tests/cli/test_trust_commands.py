@@ -39,6 +39,16 @@ async def test_what_would_be_allowed_is_shown_trusted_and_taken_back(shoal: Prog
     assert (await shoal("trust", "--revoke", "--show")).code == 2
 
 
+@pytest.mark.parametrize("flags", [(), ("--revoke",)])
+async def test_json_is_for_looking_alone(
+    shoal: Program, clone: Path, home: Path, flags: tuple[str, ...]
+) -> None:
+    ran = await shoal("trust", "--json", *flags)
+    assert (ran.code, ran.out) == (2, b"")
+    assert "--json goes with --show" in ran.err
+    assert not (home / "shoal" / "trust.json").exists()
+
+
 async def test_where_nothing_widens_there_is_nothing_to_trust(shoal: Program, home: Path) -> None:
     ran = await shoal("trust")
     assert (ran.code, ran.err) == (0, "")

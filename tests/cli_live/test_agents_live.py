@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli_live.conftest import Place
+from cli_live.conftest import Gate, Place
 from cli_live.terminal import environment
 from cli_live.test_interactive import CTRL_C, CTRL_D, bash, is_at_prompt
 
@@ -216,6 +216,28 @@ def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wa
     terminal.type("y\r")
     terminal.wait_for("All of them are done.")
     assert (place.project / "asked-for").exists()
+
+
+def test_what_was_not_heard_is_no_answer_to_a_question_that_stands_there(place: Place) -> None:
+    gate, other = place.gate(), Gate(place.project / "other")
+    terminal = place.talk(
+        {"match": "go", "tools": [agent("one", background=True), bash(gate.command)]},
+        {"match": "job one", "tools": [bash(other.command)]},
+        {"match": "gate opened", "tools": [bash("touch asked-for")]},
+        {"match": "did not", "text": "one is done"},
+        {"text": "Noted.", "repeat": True},
+        prompt="go",
+    )
+    terminal.wait_for("Bash waiting")
+    terminal.type("be quick\r")
+    terminal.wait_for("told the agent")
+    other.open()
+    terminal.wait_for("allow? ›")
+    terminal.type(CTRL_C)
+    terminal.wait_for(lambda text: "interrupted" in text and text.endswith("allow? ›"))
+    terminal.type("n\r")
+    terminal.wait_for(lambda text: text.endswith("\n› be quick"))
+    assert not (place.project / "asked-for").exists()
 
 
 @pytest.fixture

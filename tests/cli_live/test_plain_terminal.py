@@ -39,6 +39,19 @@ def test_the_plain_terminal_is_a_flag_a_setting_and_what_a_simple_terminal_gets(
     assert FULL not in terminal.raw
 
 
+def test_a_headless_answer_commands_no_terminal_and_a_pipe_gets_every_byte(place: Place) -> None:
+    hostile = "an\x1b]0;owned\x07swer"
+    arguments = ("-p", "hello", "--model", scripted(place, {"text": hostile}))
+    terminal = place.shoal_at_terminal(*arguments)
+    assert terminal.wait_for_end() == 0
+    assert "answer" in terminal.screen.text
+    assert "owned" not in terminal.raw
+    env = environment(place.home)
+    argv, nothing = place.argv(*arguments), subprocess.DEVNULL
+    piped = subprocess.run(argv, cwd=place.project, env=env, stdin=nothing, capture_output=True, check=True)
+    assert piped.stdout == f"{hostile}\n".encode()
+
+
 def test_without_the_extra_the_plain_terminal_says_what_is_missing_and_goes_on(place: Place) -> None:
     run = f"runpy.run_path({str(TALKER)!r}, run_name='__main__')"
     code = f"import runpy, sys; sys.modules['textual'] = None; {run}"

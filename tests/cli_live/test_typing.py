@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import os
 import stat
+import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.surfaces.cli.plain.keys import Key, Keys, Pasted, Press, Typed
 from shoal.surfaces.cli.plain.line import Line
+from shoal.surfaces.cli.plain.prompt import HungUp, PlainPrompt, Woken
 from shoal.surfaces.terminal.history import append_history, read_history
 from shoal.surfaces.terminal.paint import width
+from shoal.surfaces.terminal.screen import PlainScreen
+
+
+async def test_the_end_of_the_input_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        prompt = PlainPrompt(PlainScreen(io.StringIO()))
+        prompt.open()
+        try:
+            os.close(ours)
+            assert await prompt.input() == HungUp()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            prompt.wake()
+            assert await prompt.input() == Woken()
+        finally:
+            prompt.close()
 
 
 def pressed(data: bytes) -> list[Press]:

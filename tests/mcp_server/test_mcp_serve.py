@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +16,8 @@ import pytest
 
 from cast import use
 from fleet import approve, provider, text_of
+from shoal.app.outside.watching import live_sessions
+from shoal.stores.files.locks import holder
 from troupe import config, home, inbox, opened, tell, troupe
 
 pytest.importorskip("mcp")
@@ -99,6 +102,28 @@ async def test_a_client_leads_a_team_with_a_real_member(
         assert [member["name"] for member in shown["members"]] == ["team-lead"]
         assert await call("team_delete") == {"deleted": "roof"}
     assert not (home() / "teams/roof").exists()
+
+
+@pytest.mark.parametrize("whose", ["client", "server"])
+async def test_a_member_spends_no_more_than_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    ann = [use("TaskList", "t1"), tell("team-lead", "I went on.", "report"), "Told."]
+    flags = ("--max-budget-usd", "0.000001") if whose == "server" else ()
+    wish = {"max_budget_usd": 0.000001} if whose == "client" else {}
+    async with (
+        provider(monkeypatch, ann=ann),
+        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions", *flags) as call,
+    ):
+        await call("team_create", name="roof")
+        await call("spawn", prompt="Mend it and report.", name="ann", **wish)
+        first, *_ = (await call("message_take", wait_seconds=20))["messages"]
+        # It has nothing left to answer a request to end with.
+        (run,) = live_sessions(home())
+        pid = holder(home(), run.session)
+        assert pid is not None
+        os.kill(pid, signal.SIGTERM)
+        assert "idle_notification" in first["text"]
 
 
 async def until(call: Caller, wanted: str) -> dict[str, Any]:

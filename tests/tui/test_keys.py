@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from textual.events import Key
+from textual.events import Key, Paste
 
 from cast import Gate, agent, cast, use
 from shoal.core.ids import LEAD
@@ -49,6 +50,53 @@ async def test_escape_ends_the_turn_and_what_was_typed_meanwhile_is_offered_agai
         await at.rests()
         assert at.app.composer.text == "and mind the paint"
         assert "on" not in at.text.split("interrupted")[1].split("╭")[0]
+
+
+async def test_what_was_not_heard_is_offered_before_what_is_half_typed(tmp_path: Path) -> None:
+    gate = Gate()
+    model = ScriptedModel([[use("Gate", "g")], "on"])
+    async with sitting(tmp_path, model, tools=[gate.tool], skip_permissions=True) as at:
+        await at.say("go")
+        await gate.wait()
+        await at.say("mind the paint")
+        await at.shows("↳ told the agent")
+        await at.type("and then")
+        await at.press("escape")
+        await at.shows("interrupted")
+        await at.rests()
+        assert at.app.composer.text == "mind the paint\nand then"
+
+
+async def test_ctrl_c_at_a_question_of_the_program_carries_nothing_out(tmp_path: Path) -> None:
+    written = tmp_path / "project" / "a"
+    call = use("Write", "w", file_path=str(written), content="x")
+    async with sitting(tmp_path, ScriptedModel([[call], "written"])) as at:
+        await at.say("write it")
+        await at.shows("written")
+        await at.rests()
+        await at.say("/rewind 1")
+        await at.shows("The conversation too? y/n")
+        await at.press("ctrl+c")
+        await at.rests()
+        assert written.exists()
+        assert not at.app.is_asking
+        await at.say("/rewind 1")
+        await at.shows("The conversation too? y/n")
+        await at.say("n")
+        await at.until(lambda: not written.exists(), "the undoing")
+
+
+async def test_what_is_pasted_outlives_an_answer_to_the_program(tmp_path: Path) -> None:
+    pasted = "\n".join(map(str, range(30)))
+    async with sitting(tmp_path, ScriptedModel(["yes"])) as at:
+        at.app.composer.post_message(Paste(pasted))
+        await at.until(lambda: at.app.composer.text == "[pasted 30 lines]")
+        asked = asyncio.create_task(at.seat.ask("Sure?"))
+        await at.shows("Sure?")
+        await at.say("y")
+        assert await asked == "y"
+        assert at.app.composer.text == "[pasted 30 lines]"
+        assert at.app.unsent == (pasted,)
 
 
 async def test_what_is_typed_while_the_agent_works_is_heard_after_its_calls(tmp_path: Path) -> None:

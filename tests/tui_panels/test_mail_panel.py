@@ -47,6 +47,16 @@ async def test_mail_is_filtered_by_member_and_by_whether_it_was_read(helm: DeadH
         assert "Then I test comments" in text_of(pilot.app)
 
 
+async def test_a_letter_that_comes_between_two_looks_is_listed(helm: DeadHelm) -> None:
+    scene = await parser_scene()
+    panel = MailPanel(scene.picture, helm, clock=scene.clock)
+    async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        scene.letter("ada", "bob", "just now", taken=False)  # told to the picture, and not yet to the panel
+        await pilot.press("u")
+        await until(pilot, lambda: "just now" in text_of(pilot.app))
+
+
 async def test_the_cursor_follows_new_letters_until_the_person_goes_back(helm: DeadHelm) -> None:
     scene = await parser_scene()
     panel = MailPanel(scene.picture, helm, clock=scene.clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from browser_rig import NARROW, Onlooker, looking
 from shoal.core.events import Asked
@@ -48,6 +48,16 @@ def test_what_a_model_writes_is_never_markup(onlooker: Onlooker, stage: Stage):
         ["https://example.org/b", "noopener noreferrer nofollow"],
         ["https://example.org/c.png", "noopener noreferrer nofollow"],
     ]
+
+
+def test_no_words_of_a_model_hold_up_the_page(onlooker: Onlooker, stage: Stage):
+    long = f"a {'`' * 3_900}\n\n{' ' * 3_900}x\n{' ' * 3_900}-x\n\n"
+    words = f"{long}`one` ``two ` two``\n\n| x |\n | - | \n| y |\n"
+    stage.scenes[RUN].say("a-docs", "assistant", "model", text(words))
+    page = onlooker.go(f"#/run/{RUN}/agent/a-docs")
+    row = page.locator(".entry-row")
+    expect(row.locator("code")).to_have_text(["one", "two ` two"])
+    expect(row.locator("td")).to_have_text(["y"])
 
 
 def test_a_call_is_shown_with_its_change_and_its_result(onlooker: Onlooker):
@@ -102,6 +112,40 @@ def test_a_person_steers_interrupts_and_stops(onlooker: Onlooker, stage: Stage):
         (RUN, "stop", {"agent": "a-parser"}),
         (RUN, "mode", {"mode": "plan"}),
     ]
+
+
+def test_what_is_typed_while_words_are_on_their_way_stays(onlooker: Onlooker):
+    page = onlooker.go(f"#/run/{RUN}/agent/a-parser")
+    held: list[Route] = []
+    page.route("**/send", lambda route: held.append(route))  # noqa: PLW0108 - it gets a name of its own
+    box = page.get_by_label("Message to parser")
+    box.fill("Look at Dover.")
+    box.press("Enter")
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    box.press_sequentially(" Then at Hull.")
+    held[0].continue_()
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    expect(box).to_have_value(" Then at Hull.")
+
+
+def test_a_task_is_changed_only_where_the_person_changed_it(onlooker: Onlooker, stage: Stage):
+    page = onlooker.go(f"#/run/{RUN}/board")
+    held: list[Route] = []
+    page.route(
+        "**/tasks/*/*",
+        lambda route: held.append(route) if route.request.method == "GET" else route.continue_(),
+    )
+    page.locator("[data-task]").first.click()
+    edit = page.get_by_role("button", name="Edit")
+    # What it says is not here yet, and would be lost.
+    expect(edit).to_be_disabled()
+    held[0].fulfill(json={"id": "1", "subject": "s", "description": "All of it.", "blocks": [], "rank": None})
+    edit.click()
+    expect(page.get_by_label("Description")).to_have_value("All of it.")
+    page.get_by_label("Subject").fill("Another")
+    page.get_by_role("button", name="Save").click()
+    expect(edit).to_be_visible()
+    assert [body for _, _, body in stage.posted] == [{"subject": "Another"}]
 
 
 def asked_by(page: Page, name: str):

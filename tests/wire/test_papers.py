@@ -42,15 +42,19 @@ def test_the_words_are_those_that_other_programs_know() -> None:
         allowed=("Read", "Bash(git log:*)"),
         disallowed=("WebFetch",),
         skip_permissions=True,
+        max_budget_usd=2.5,
+        settings="strict.json",
+        plugin_dirs=("/a", "/b"),
     )
     assert command_line(full) == (
         *WORDS,
         "--plan-mode-required",
         "--dangerously-skip-permissions",
-        *("--permission-mode", "acceptEdits"),
+        *("--permission-mode", "acceptEdits", "--max-budget-usd", "2.5", "--settings", "strict.json"),
         *("--allowedTools", "Read", "--allowedTools", "Bash(git log:*)"),
-        *("--disallowedTools", "WebFetch"),
+        *("--disallowedTools", "WebFetch", "--plugin-dir", "/a", "--plugin-dir", "/b"),
     )
+    assert papers_of(command_line(full)) == full
 
 
 texts = st.text(min_size=1).filter(lambda text: text.isprintable())
@@ -91,6 +95,8 @@ def test_what_is_written_is_read_back(
         ((*WORDS, "--permission-mode", "wild"), "'wild' is no mode"),
         (("--agent-id", "bob@roof", *WORDS[2:]), "'bob@roof', but the name and the team say 'alice@roof'"),
         (WORDS[:-1], "--model needs a value"),
+        ((*WORDS, "--max-budget-usd", "much"), "'much' is no number of dollars above 0"),
+        ((*WORDS, "--max-budget-usd", "nan"), "'nan' is no number of dollars above 0"),
     ],
 )
 def test_what_is_wrong_is_named(words: tuple[str, ...], why: str) -> None:

@@ -12,8 +12,8 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
 const ITEM = /^(\s*)(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/;
-const ROW = /^\s*\|?(.+\|.*)\|?\s*$/;
-const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+/** Of a line without the space around it. */
+const DIVIDER = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/;
 
 /** A reader of lines: each kind of block takes what belongs to it. */
 class Lines {
@@ -55,7 +55,7 @@ function block(lines: Lines, line: string, depth: number): VNode {
     if (/^ {0,3}>/.test(line)) return quote(lines, depth);
     if (ITEM.test(line)) return list(lines, depth);
   }
-  if (ROW.test(line) && lines.next !== undefined && lines.next.includes("-") && DIVIDER.test(lines.next)) return table(lines);
+  if (line.trim().lastIndexOf("|") > 0 && lines.next?.includes("-") && DIVIDER.test(lines.next.trim())) return table(lines);
   return paragraph(lines, depth);
 }
 
@@ -152,7 +152,8 @@ function paragraph(lines: Lines, depth: number): VNode {
 
 const INLINE = new RegExp(
   [
-    "(`+)(.+?)(?<!`)\\1(?!`)",
+    // A whole run of backticks, and of no more than a person writes: else each part of a long one would be tried.
+    "(?<!`)(`{1,9})(?!`)(.+?)(?<!`)\\1(?!`)",
     "\\*\\*(\\S(?:.*?\\S)?)\\*\\*",
     "__(\\S(?:.*?\\S)?)__(?!\\w)",
     "~~(\\S(?:.*?\\S)?)~~",

@@ -20,18 +20,24 @@ export function TaskDrawer({ task, onShow, onClose, onMove }: {
   const source = useSource();
   const now = useNow();
   const whole = useWhole(task);
-  const [editing, setEditing] = useState(false);
+  /** The words as they were when the person began to change them. */
+  const [before, setEditing] = useState<{ subject: string; description: string } | null>(null);
   const [busy, problem, give] = useOrder();
   const change = (wish: Record<string, unknown>) => give(() => source.changeTask(session, task.board, task.id, wish));
   const waits = openBlockers(state, task);
   const blocks = state.tasks.list.filter((each) => each.board === task.board && each.blocked_by.includes(task.id));
-  if (editing) {
+  if (before) {
     return (
       <Drawer title={`Task ${task.id}`} onClose={onClose}>
-        <TaskForm busy={busy} problem={problem} words="Save" subject={task.subject} description={whole?.description ?? ""}
-          onCancel={() => setEditing(false)}
+        <TaskForm busy={busy} problem={problem} words="Save" subject={before.subject} description={before.description}
+          onCancel={() => setEditing(null)}
           onDone={async (subject, description) => {
-            if (await change({ subject, description })) setEditing(false);
+            // Only what the person changed: the rest may be another meanwhile.
+            const wish = {
+              ...(subject !== before.subject && { subject }),
+              ...(description !== before.description && { description }),
+            };
+            if (!Object.keys(wish).length || (await change(wish))) setEditing(null);
           }} />
       </Drawer>
     );
@@ -55,7 +61,7 @@ export function TaskDrawer({ task, onShow, onClose, onMove }: {
       <Problem text={problem} />
       {steers && (
         <div class="drawer-orders">
-          <button type="button" onClick={() => setEditing(true)}>Edit</button>
+          <button type="button" disabled={!whole} onClick={() => whole && setEditing({ subject: task.subject, description: whole.description })}>Edit</button>
           {onMove && <button type="button" disabled={busy || !onMove.earlier} onClick={onMove.earlier}>Earlier</button>}
           {onMove && <button type="button" disabled={busy || !onMove.later} onClick={onMove.later}>Later</button>}
           {task.status !== "completed" && <button type="button" disabled={busy} onClick={() => void change({ status: "completed" })}>Mark done</button>}

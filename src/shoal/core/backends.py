@@ -38,6 +38,10 @@ class Papers(Struct, frozen=True, kw_only=True):
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
     skip_permissions: bool = False
+    max_budget_usd: float | None = None
+    """Of its own, where it shares no purse with its lead."""
+    settings: str | None = None
+    plugin_dirs: tuple[str, ...] = ()
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

@@ -20,8 +20,10 @@ _VALUES = {
     "--agent-type": "kind",
     "--model": "model",
     "--permission-mode": "mode",
+    "--max-budget-usd": "max_budget_usd",
+    "--settings": "settings",
 }
-_LISTS = {"--allowedTools": "allowed", "--disallowedTools": "disallowed"}
+_LISTS = {"--allowedTools": "allowed", "--disallowedTools": "disallowed", "--plugin-dir": "plugin_dirs"}
 _SWITCHES = {
     "--plan-mode-required": "plan_mode_required",
     "--dangerously-skip-permissions": "skip_permissions",
@@ -37,7 +39,7 @@ def command_line(papers: Papers) -> tuple[str, ...]:
 def _words(papers: Papers) -> Iterator[str]:
     for flag, field in _VALUES.items():
         if (value := getattr(papers, field)) is not None:
-            yield from (flag, value)
+            yield from (flag, str(value))
         if flag == "--model":
             yield from (switch for switch, on in _SWITCHES.items() if getattr(papers, on))
     for flag, field in _LISTS.items():
@@ -74,5 +76,17 @@ def _checked(found: dict[str, Any]) -> Papers:
         raise ValueError(f"--agent-id is {found['agent']!r}, but the name and the team say {whole!r}")
     if (mode := found.get("mode")) is not None and mode not in get_args(Mode):
         raise ValueError(f"--permission-mode: {mode!r} is no mode; they are {', '.join(get_args(Mode))}")
+    if (usd := found.get("max_budget_usd")) is not None:
+        found["max_budget_usd"] = _budget(usd)
     found["agent"] = AgentId(found["agent"])
     return Papers(**{"color": None, **found})
+
+
+def _budget(given: str) -> float:
+    try:
+        usd = float(given)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < float("inf"):
+        raise ValueError(f"--max-budget-usd: {given!r} is no number of dollars above 0")
+    return usd

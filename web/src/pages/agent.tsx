@@ -80,7 +80,8 @@ function Steer({ agent }: { agent: AgentRow }) {
   const send = async () => {
     const words = text.trim();
     if (!words || busy) return;
-    if (await give(() => source.send(session, agent.id, words))) setText("");
+    // What was typed while this was on its way stays.
+    if (await give(() => source.send(session, agent.id, words))) setText((now) => (now.startsWith(text) ? now.slice(text.length) : now));
     box.current?.focus();
   };
   const ended = ENDED.has(agent.state);

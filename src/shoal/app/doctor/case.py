@@ -36,6 +36,11 @@ class Case(Struct, frozen=True, kw_only=True):
             )
         return self.run
 
+    @property
+    def short(self) -> str:
+        """The run as a person types it."""
+        return self.of_run.session[:8]
+
     def events(self) -> Iterator[tuple[int, Event]]:
         for recorded in read_journal(self.of_run.journal):
             if isinstance(recorded.event, Event):

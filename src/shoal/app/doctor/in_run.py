@@ -45,7 +45,7 @@ def _not_ended(case: Case, row: AgentRow) -> Fact:
             row.name, "it waits for an answer, so there is no result yet", state="warn", advice=advice
         )
     if row.state == "idle":
-        advice = f'Ask it for its report: shoal send {row.id} "…"'
+        advice = f'Ask it for its report: shoal send {case.short} {row.id} "…"'
         return case.fact(
             row.name, "it is a teammate and idle: its last words went to the lead", advice=advice
         )
@@ -66,7 +66,7 @@ def _result(case: Case, row: AgentRow, completion: Completion, *, told: bool) ->
             row.name,
             f"it {completion.status} without a report: {completion.detail or 'it said nothing'}",
             state="warn",
-            advice=f'Ask it: shoal send {row.id} "What did you find?"',
+            advice=f'Ask it: shoal send {case.short} {row.id} "What did you find?"',
         )
     if completion.call and not completion.background:
         return case.fact(
@@ -114,7 +114,7 @@ def _recipient(case: Case, picture: Picture, rows: dict[str, AgentRow]) -> Fact:
                 state="bad",
                 advice=advice,
             )
-        advice = f'It goes on with what is said to it: shoal send {row.id} "…"'
+        advice = f'It goes on with what is said to it: shoal send {case.short} {row.id} "…"'
         return case.fact(row.name, f"it has ended ({row.state})", advice=advice)
     return case.fact(row.name, f"it is there and {row.state}: what is sent reaches it at its next step")
 
@@ -180,7 +180,7 @@ def _worker(case: Case, row: AgentRow, now: int) -> Fact:
     value = f"works:{waits} {row.doing or 'thinking'}; last heard of {seconds(silent)} ago"
     if silent < 120:
         return case.fact(row.name, value, state="none")
-    advice = f"Look at it: shoal view {case.of_run.session[:8]} {row.name}; end it: shoal stop {row.name}"
+    advice = f"Look at it: shoal view {case.short} {row.name}; end it: shoal stop {case.short} {row.name}"
     return case.fact(row.name, value, state="warn", advice=advice)
 
 
@@ -188,7 +188,7 @@ def _shells(case: Case) -> Iterator[Fact]:
     ended = {event.end.facts.shell for _, event in case.events() if isinstance(event, ShellEnded)}
     for _, event in case.events():
         if isinstance(event, ShellStarted) and event.facts.shell not in ended:
-            advice = f"End it: shoal stop {event.facts.shell}"
+            advice = f"End it: shoal stop {case.short} {event.facts.shell}"
             yield case.fact(
                 "command",
                 f"runs in the background: {one_line(event.facts.command)}",

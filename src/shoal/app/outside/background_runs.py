@@ -42,15 +42,19 @@ class RunFlags(Struct, frozen=True, kw_only=True):
     most: int = 8
     """Runs at once."""
 
+    def budget(self, wanted: float | None) -> float | None:
+        """The smaller of the two."""
+        return min((each for each in (wanted, self.max_budget_usd) if each is not None), default=None)
+
     def words(self, max_budget_usd: float | None = None) -> list[str]:
-        budgets = [each for each in (max_budget_usd, self.max_budget_usd) if each is not None]
+        usd = self.budget(max_budget_usd)
         words: list[str] = []
         words += ["--model", self.model] if self.model else []
         words += ["--permission-mode", self.mode] if self.mode else []
         words += ["--dangerously-skip-permissions"] if self.skip_permissions else []
         words += [word for rule in self.allowed for word in ("--allowedTools", rule)]
         words += [word for rule in self.disallowed for word in ("--disallowedTools", rule)]
-        words += ["--max-budget-usd", str(min(budgets))] if budgets else []
+        words += ["--max-budget-usd", str(usd)] if usd is not None else []
         words += ["--settings", self.settings] if self.settings else []
         words += [word for place in self.plugin_dirs for word in ("--plugin-dir", str(place))]
         return words

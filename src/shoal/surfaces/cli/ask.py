@@ -97,6 +97,7 @@ def answering(
         late = find_cut_off(home_directory(), question, SystemClock())
     row = late or find_row(rows, question, home_directory())
     given = _answer(row.question, answer, reason, remember, choices)
+    _refuse_what_is_not_passed_on(given, reason, remember, choices)
     if changed is not None:
         given = _with_input(given, changed)
     if late is not None:
@@ -146,6 +147,20 @@ def _answer(
             f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
         )
     return Allowed(remember=remember)
+
+
+def _refuse_what_is_not_passed_on(
+    given: Answer, reason: str | None, remember: Remember, choices: tuple[str, ...]
+) -> None:
+    """The first answer stands, so one that says less than the person did is not given."""
+    from shoal.core.questions import Allowed, Chosen, Denied
+
+    if reason is not None and not isinstance(given, Denied):
+        raise click.UsageError("--reason goes with a no: an agent that may go on is told no words.")
+    if choices and not isinstance(given, Chosen):
+        raise click.UsageError("--choice goes with a question that has choices, and with no `no`.")
+    if remember != "once" and not isinstance(given, Allowed):
+        raise click.UsageError(f"--for {remember} goes with a yes to a tool call.")
 
 
 def _with_input(answer: Answer, changed: str) -> Answer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.core.wording import one_line
 from shoal.surfaces.cli import exits
 from shoal.surfaces.cli.printing import print_json
 
@@ -40,13 +41,15 @@ def command(*, session: str | None, as_json: bool) -> int:
         return exits.OK
     click.echo(f"session {found}")
     for (agent, model), spent in ledger.spent.items():
-        click.echo(f"  {_who(agent, ledger)}  {model}  {_told(spent)}")
+        click.echo(f"  {_who(agent, ledger)}  {one_line(model)}  {_told(spent)}")
     for what, sums in (("type", ledger.by_kind), ("task", by_task), ("model", ledger.by_model)):
         for name, spent in sums.items() if len(sums) > 1 else ():
-            click.echo(f"  {what} {name or _NAMELESS[what]}  {_told(spent)}")
+            click.echo(f"  {what} {one_line(name) or _NAMELESS[what]}  {_told(spent)}")
     click.echo(f"  in all  {_told(ledger.total)}")
     for lost in ledger.unsettled:
-        click.echo(f"  unsettled: {lost.request} to {lost.model} by {lost.agent}: {lost.reason}")
+        click.echo(
+            f"  unsettled: {lost.request} to {one_line(lost.model)} by {lost.agent}: {one_line(lost.reason)}"
+        )
     return exits.OK
 
 
@@ -93,7 +96,7 @@ def _who(agent: AgentId, ledger: Ledger) -> str:
     if agent not in ledger.workers:
         return agent
     task = f": {worker.task}" if worker.task else ""
-    return f"{worker.name or agent} ({worker.kind}{task})"
+    return one_line(f"{worker.name or agent} ({worker.kind}{task})")
 
 
 def _told(spent: Spent) -> str:

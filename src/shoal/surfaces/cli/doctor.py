@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import fact_lines
 from shoal.surfaces.terminal.paint import has_colours
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("doctor")

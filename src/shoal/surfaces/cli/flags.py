@@ -28,6 +28,17 @@ def duration(value: str) -> float:
     return float(found[1]) * _UNITS[found[2] or ""]
 
 
+def budget(value: str) -> float:
+    """Dollars; what is no number would never be reached."""
+    try:
+        usd = float(value)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < float("inf"):
+        raise click.BadParameter(f"{value!r} is no number of dollars above 0.")
+    return usd
+
+
 def permission_mode(value: str) -> str:
     """Upper or lower case does not matter."""
     for mode in MODES:
@@ -116,7 +127,7 @@ _LIMITS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
         ["--max-budget-usd"],
-        type=click.FloatRange(min=0, min_open=True),
+        type=budget,
         metavar="USD",
         help="Stop before a request once the session with all its agents has spent this much.",
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.cli.printing import print_json
 from shoal.surfaces.terminal.listings import hook_lines
 from shoal.surfaces.terminal.paint import YELLOW, has_colours, painted
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group("hooks")

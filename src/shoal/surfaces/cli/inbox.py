@@ -65,9 +65,9 @@ def show(*, agent: str, everything: bool, team: str | None, as_json: bool) -> in
 @debug_option
 def send(*, agent: str, text: str, summary: str | None, sender: str, team: str | None, as_json: bool) -> int:
     """Send TEXT to AGENT. With `-` as TEXT it is read from standard input."""
-    said = sys.stdin.read() if text == "-" else text
-    if not said.strip():
-        raise click.UsageError("There is no text to send.")
+    from shoal.surfaces.cli.headless.stdin import text_to_send
+
+    said = text_to_send(text)
 
     async def work(record: AgentsRecord) -> Receipt:
         from shoal.core.clock import SystemClock, iso

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.flags import permission_mode, plugin_dirs_option, rules, settings_option
+from shoal.surfaces.cli.flags import budget, permission_mode, plugin_dirs_option, rules, settings_option
 from shoal.surfaces.cli.printing import debug_option
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ INSTALL = "pip install 'shoal[mcp]'"
 @click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="As for `shoal`.")
 @click.option("--allowedTools", "--allowed-tools", "allowed", multiple=True, metavar="RULES")
 @click.option("--disallowedTools", "--disallowed-tools", "disallowed", multiple=True, metavar="RULES")
-@click.option(
-    "--max-budget-usd", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="For each."
-)
+@click.option("--max-budget-usd", type=budget, metavar="USD", help="For each.")
 @click.option("--max-runs", type=click.IntRange(min=0), default=8, show_default=True, help="At once.")
 @settings_option
 @plugin_dirs_option

@@ -113,7 +113,9 @@ def _object(text: str) -> dict[str, Any]:
     from shoal.wire.content import load
 
     if text == "-":
-        text = sys.stdin.read()
+        from shoal.surfaces.cli.headless.stdin import read_prompt
+
+        text = read_prompt()
     try:
         found = load(text.encode("utf-8", "surrogatepass"))
     except ValueError as error:

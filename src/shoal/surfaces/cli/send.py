@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from shoal.surfaces.cli import exits
@@ -25,12 +23,11 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
 
     from shoal.app.outside.watching import demand, find_run
     from shoal.app.settings.settings import home_directory
+    from shoal.surfaces.cli.headless.stdin import text_to_send
     from shoal.surfaces.terminal.sentences import reached
     from shoal.wire.control import Send
 
-    said = sys.stdin.read() if text == "-" else text
-    if not said.strip():
-        raise click.UsageError("There is no text to send.")
+    said = text_to_send(text)
     told = asyncio.run(demand(find_run(home_directory(), session), Send(to=agent, text=said)))
     if as_json:
         print_json(told)

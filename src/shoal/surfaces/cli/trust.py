@@ -41,6 +41,8 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
     if show and revoke:
         raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
+    if as_json and not show:
+        raise click.UsageError("--json goes with --show: what is trusted or taken back is told in words.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
     widening = (*all_widening(settings, project), *plugins_for(settings, project).widening)

@@ -211,7 +211,8 @@ class TeamTools:
         if name is not None and template is not None:
             raise AgentRefused("A member has a name and a team run a template: give one of them.")
         if name is not None:
-            return await self._member(self._guest.seat(team), name, prompt, agent_type)
+            seat = self._guest.seat(team)
+            return await self._member(seat, name, prompt, agent_type, max_budget_usd)
         if agent_type is not None:
             raise AgentRefused("agent_type is for a member of your team: give it a name too.")
         if template is not None:
@@ -233,7 +234,9 @@ class TeamTools:
         data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         return {**data, "text": _cut(outcome.text)}
 
-    async def _member(self, seat: Seat, name: str, prompt: str, kind: str | None) -> Data:
+    async def _member(
+        self, seat: Seat, name: str, prompt: str, kind: str | None, max_budget_usd: float | None
+    ) -> Data:
         if self._model is None:
             raise AgentRefused(
                 "No model is configured for members. Start this server with --model NAME, or set one in "
@@ -262,6 +265,9 @@ class TeamTools:
             allowed=flags.allowed,
             disallowed=flags.disallowed,
             skip_permissions=flags.skip_permissions,
+            max_budget_usd=flags.budget(max_budget_usd),
+            settings=flags.settings,
+            plugin_dirs=tuple(map(str, flags.plugin_dirs)),
         )
         try:
             self._runs.start_member(member.agent_id, command_line(papers))

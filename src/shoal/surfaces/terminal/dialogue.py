@@ -365,6 +365,11 @@ def joined(messages: Sequence[Message]) -> Message:
     return Message(role="user", content=(*((Text(text=text),) if text else ()), *others))
 
 
+def in_front(text: str, half_typed: str) -> str:
+    """What was not said, in front of what a person has begun to type: neither is lost."""
+    return f"{text}\n{half_typed}" if half_typed else text
+
+
 def _gist(text: str) -> str:
     """Of something that was typed or pasted: enough to know it by. It is told whole where it is heard."""
     return cut(one_line(text), _GIST)

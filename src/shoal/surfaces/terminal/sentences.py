@@ -13,7 +13,7 @@ from shoal.core.agents import Completion, Glimpse
 from shoal.core.caps import Limit, amount
 from shoal.core.events import BudgetWarned, Finished
 from shoal.core.questions import MayRun
-from shoal.core.wording import count, many, one_line, seconds
+from shoal.core.wording import clean, count, many, one_line, seconds
 from shoal.surfaces.terminal.paint import cut
 
 NO_MODEL = """\
@@ -42,9 +42,12 @@ KEY_VARIABLES = {
 
 
 def say(text: str) -> None:
-    """To the person; their screen being gone is no reason to fail."""
+    """To the person; their screen being gone is no reason to fail.
+
+    Much of it was said by models, servers and hooks: here nothing of it can command the terminal.
+    """
     with suppress(OSError):
-        print(f"shoal: {text}", file=sys.stderr, flush=True)
+        print(f"shoal: {clean(text)}", file=sys.stderr, flush=True)
 
 
 def explain(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD, AgentId
+from shoal.surfaces.terminal.dialogue import in_front
 from shoal.surfaces.terminal.paint import YELLOW
 from shoal.surfaces.tui.answering import AnswerScreen
 from shoal.surfaces.tui.attaching import message_of
@@ -154,7 +155,7 @@ class ShoalApp(App[None]):
     @property
     def unsent(self) -> tuple[str, ...]:
         """What was typed, and no run has taken."""
-        return (*self._early, self.composer.text)
+        return (*self._early, self.composer.whole)
 
     def is_holding(self, text: str) -> bool:
         """Whether it was said, and waits for a run that takes it."""
@@ -286,8 +287,11 @@ class ShoalApp(App[None]):
                 composer.put(self._draft)
 
     def offer(self, text: str) -> None:
-        if not self.composer.text:
-            self.composer.put(text)
+        """Before what is half typed; while something is asked, behind its answer."""
+        if self._answer is not None:
+            self._draft = in_front(text, self._draft)
+        else:
+            self.composer.put(in_front(text, self.composer.text))
 
     def clear_line(self) -> None:
         self.composer.clear_line()
@@ -317,8 +321,8 @@ class ShoalApp(App[None]):
             self.copy_to_clipboard(words)
             self.screen.clear_selection()
         elif self._answer is not None:
-            if not self._answer.done():
-                self._answer.set_result("")
+            # No answer is an answer: what asked for it is not carried out.
+            self._answer.cancel()
         elif (seat := self._open_seat) is not None:
             seat.interrupt(composer.text)
         else:

@@ -168,6 +168,11 @@ class Composer(TextArea):
         self.text = text
         self.move_cursor(self.document.end)
 
+    @property
+    def whole(self) -> str:
+        """The text with what was pasted into it."""
+        return self._pasted.unfolded(self.text)
+
     def clear_line(self) -> None:
         self.put("")
         self._pasted.forget()
@@ -177,8 +182,9 @@ class Composer(TextArea):
         if text.endswith("\\") and self.cursor_location == self.document.end:
             self.put(text[:-1] + "\n")
             return
-        whole = self._pasted.unfolded(text)
-        self.clear_line()
+        whole = self.whole
+        # The line that waits for an answer keeps what was pasted into it.
+        self.put("") if self.asking else self.clear_line()
         self._withdraw()
         if not self.asking:
             self._remember(whole)

@@ -25,6 +25,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD, AgentId
 from shoal.core.messages import ToolResult
 from shoal.core.usage import Usage
+from shoal.core.wording import clean
 from shoal.surfaces.cli.headless.stdout import Stdout
 from shoal.surfaces.cli.headless.task_lines import task_line
 from shoal.surfaces.terminal import sentences
@@ -118,6 +119,8 @@ class TextOutput:
     async def close(self) -> None:
         text, self._text = self._text, ""
         if text:
+            # A program gets every byte of it; a person's terminal nothing that it would obey.
+            text = clean(text) if self._stdout.is_terminal else text
             text = text if text.endswith("\n") else f"{text}\n"
             await self._stdout.write(text.encode("utf-8", "replace"))
 

@@ -9,6 +9,8 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import click
+
 from shoal.surfaces.terminal.sentences import say
 
 PATIENCE = 1.0
@@ -51,6 +53,14 @@ def as_text(raw: bytes, what: str) -> str:
 def argument_text(argument: str) -> str:
     """An argument as text: the system hands over bytes, and they need not be UTF-8."""
     return as_text(os.fsencode(argument), "The prompt")
+
+
+def text_to_send(argument: str) -> str:
+    """What a command is to pass on: its argument, or with `-` all of standard input."""
+    said = read_prompt() if argument == "-" else as_text(os.fsencode(argument), "The text")
+    if not said.strip():
+        raise click.UsageError("There is no text to send.")
+    return said
 
 
 async def lines(fd: int = 0) -> AsyncIterator[bytes]:

@@ -32,6 +32,10 @@ class Stdout:
         self._poll.register(fd, select.POLLOUT)
         self._whole = asyncio.Lock()
 
+    @property
+    def is_terminal(self) -> bool:
+        return os.isatty(self._fd)
+
     async def write(self, data: bytes) -> None:
         async with self._whole:
             rest = memoryview(data)

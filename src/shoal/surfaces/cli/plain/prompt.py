@@ -15,6 +15,7 @@ from msgspec import Struct
 from shoal.surfaces.cli.plain.keyboard import Keyboard
 from shoal.surfaces.cli.plain.keys import Key, Press
 from shoal.surfaces.cli.plain.line import Line
+from shoal.surfaces.terminal.dialogue import in_front
 from shoal.surfaces.terminal.history import append_history, read_history
 from shoal.surfaces.terminal.paint import BOLD_CYAN, painted
 from shoal.surfaces.terminal.screen import LiveScreen, Screen
@@ -102,7 +103,7 @@ class Prompt(Protocol):
         ...
 
     def offer(self, text: str) -> None:
-        """Put a text where it can be changed and entered, unless something is half typed there."""
+        """Put a text where it can be changed and entered, before what is half typed there."""
         ...
 
 
@@ -170,8 +171,10 @@ class LivePrompt:
         self._draw()
 
     def offer(self, text: str) -> None:
-        if not self._line.text:
-            self._line.put(text)
+        if self._asking:
+            self._draft = in_front(text, self._draft)  # it is no answer
+        else:
+            self._line.put(in_front(text, self._line.text))
             self._draw()
 
     def _heard(self, press: Press) -> None:
@@ -282,9 +285,16 @@ class PlainPrompt:
         self._screen.write(f"Not said: {text}\n")
 
     def _readable(self) -> None:
-        data = os.read(sys.stdin.fileno(), 65_536)
+        try:
+            data = os.read(sys.stdin.fileno(), 65_536)
+        except OSError:
+            data, left = b"", _INPUTS["hung-up"]
+        else:
+            left = HungUp()
         if not data:
-            self._inputs.put_nowait(HungUp())
+            # It stays readable for ever, and would be asked as often as the loop goes round.
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._inputs.put_nowait(left)
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,10 +39,10 @@ def send(*, words: tuple[str, ...], as_json: bool) -> int:
     it waits in the inbox and is heard when the team is resumed. With `-` as TEXT it is read from standard
     input.
     """
+    from shoal.surfaces.cli.headless.stdin import text_to_send
+
     name, member, text = _three(words)
-    said = sys.stdin.read() if text == "-" else text
-    if not said.strip():
-        raise click.UsageError("There is no text to send.")
+    said = text_to_send(text)
 
     async def work(record: AgentsRecord) -> tuple[Team, list[dict[str, Any]]]:
         team = await team_running(record, name)

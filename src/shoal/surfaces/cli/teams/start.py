@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -83,7 +84,9 @@ def template_named(name: str) -> Template:
 
 
 def _goal(template: Template, given: str | None) -> str:
-    goal = (sys.stdin.read() if given == "-" else given or "").strip()
+    from shoal.surfaces.cli.headless.stdin import as_text, read_prompt
+
+    goal = (read_prompt() if given == "-" else as_text(os.fsencode(given or ""), "The goal")).strip()
     if template.needs_goal and not goal:
         raise click.UsageError(
             f"The template {template.name} needs a goal. Give it in quotes: "

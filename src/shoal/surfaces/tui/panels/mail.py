@@ -61,8 +61,8 @@ class MailPanel(ListPanel):
     def _arrange(self) -> None:
         follows = self.rows.at_end
         held = {letter_key(row.team, row.to, row.id): row for row in self.picture.letters.values()}
-        # What the picture let go of is not held here either.
-        self._letters = {key: row for key, row in self._letters.items() if key in held}
+        # What the picture let go of is not held here either; what it heard since the last look is.
+        self._letters = {key: self._letters.get(key, row) for key, row in held.items()}
         shown = [key for key, row in held.items() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
         if len(shown) > MOST or len(held) < self.picture.letters.in_all:
