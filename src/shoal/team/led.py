@@ -55,7 +55,7 @@ class LedTeam(Departures):
         self.office = Office(boxes, self._colors, clock=on.clock, ids=on.ids, seal=Seal(team.name, key))
         verifier = Verifier(team.name, key, trusted=ForeignPrograms(boxes), policy=on.trust_unsigned)
         self._board = on.record.board(team.name)
-        self._room = Mailroom(boxes, on.clock, on.note)
+        self._room = Mailroom(boxes, on.clock, on.note, self.changed)
         self._door = Doorkeeper(on, self._room, verifier, self.changed)
         self._lead_mail = LeadMail(on, self.office, self, tasks)
         self._joiner = Joiner(on, team, self.office, verifier)

@@ -26,10 +26,19 @@ _PAUSE = 1.0
 
 
 class Mailroom:
-    def __init__(self, boxes: Mailboxes, clock: Clock, report: Callable[[str], None]) -> None:
+    """`passed_over` is told of mail that nobody is brought: who saw that it waits need not wait for more."""
+
+    def __init__(
+        self,
+        boxes: Mailboxes,
+        clock: Clock,
+        report: Callable[[str], None],
+        passed_over: Callable[[], None] = lambda: None,
+    ) -> None:
         self._boxes = boxes
         self._clock = clock
         self._report = report
+        self._passed_over = passed_over
         self._open: dict[AgentName, set[str]] = {}
         """What was brought and is not marked yet."""
         self._marked: dict[AgentName, Seen] = {}
@@ -64,8 +73,12 @@ class Mailroom:
             if mail.id in brought:
                 continue
             brought.add(mail.id)
+            if mail.id in delivered or self._came_again(mail, owner):
+                self.settled(mail.id, owner)
+                self._passed_over()
+                continue
             try:
-                settled = mail.id in delivered or self._came_again(mail, owner) or await bring(mail)
+                settled = await bring(mail)
             except (RecordError, StoreError):
                 brought.discard(mail.id)
                 raise

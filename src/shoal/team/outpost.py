@@ -80,7 +80,7 @@ class Outpost(OutpostTools):
         self._leaving = asyncio.Event()
         self._stands: words.Stands | None = None
         self._pings: asyncio.TaskGroup | None = None
-        self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note)
+        self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note, self._say_again)
         self._activity = Activity(on.record.rosters, membership.team, on.clock, on.note)
         # Another program that started this process has no key of ours, and is its lead all the same.
         self._key = None if membership.link is None else on.record.key(membership.team)
@@ -161,6 +161,11 @@ class Outpost(OutpostTools):
         if stands != self._stands:
             self._stands = stands
             self._link.send(stands)
+
+    def _say_again(self) -> None:
+        """How it stands, to a lead that heard of mail which waits here, and of which nothing came."""
+        self._stands = None
+        self.changed()
 
     # Shutting down
 
