@@ -36,6 +36,8 @@ class Stage:
         self.opened: list[tuple[str, str]] = []
         """The streams of frames that pages asked for, each with the offset it resumed at."""
         self.deltas: dict[str, list[tuple[str, Any]]] = {}
+        self.heard: set[str] = set()
+        """Agents that some page has begun to listen to."""
         self.changed = threading.Condition()
         self.dropped = 0
         """Counts the times that all streams were cut."""
@@ -68,8 +70,9 @@ class Stage:
             self.changed.notify_all()
 
     def whisper(self, agent: str, kind: str, words: str) -> None:
-        """What an agent says right now."""
+        """What an agent says right now, to a page that listens: who comes later never hears it."""
         with self.changed:
+            self.changed.wait_for(lambda: agent in self.heard, timeout=30)
             self.deltas.setdefault(agent, []).append(("message", {"kind": kind, "text": words}))
             self.changed.notify_all()
 
@@ -261,7 +264,10 @@ def _handler(stage: Stage) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one 
 
         def _live(self, agent: str) -> None:
             self._stream()
-            place, cut = len(stage.deltas.get(agent, ())), stage.dropped
+            with stage.changed:
+                place, cut = len(stage.deltas.get(agent, ())), stage.dropped
+                stage.heard.add(agent)
+                stage.changed.notify_all()
             while not stage.over and stage.dropped == cut:
                 with stage.changed:
                     new = stage.deltas.get(agent, [])[place:]
