@@ -51,6 +51,8 @@ class _Shown:
         self.marked = False
         """Whether tmux can tell yet that it is ours."""
         self.missing = False
+        self.asked: TmuxControl | None = None
+        """The client that was asked how it ended."""
         self.end: PaneEnd | None = None
         self.gone = asyncio.Event()
 
@@ -170,7 +172,11 @@ class TmuxPanes:
         shown = self._shown[pane]
         while await self._look(shown) and self._control is not None:
             await _either(shown.gone, self._control)
-        await shown.gone.wait()
+        if shown.asked is not None:
+            await _either(shown.gone, shown.asked)
+        if shown.end is None:
+            # A session of our own ends with its last pane, and its client with it, before it could say how.
+            shown.close(PaneEnd())
         assert shown.end is not None
         return shown.end
 
@@ -374,6 +380,7 @@ class TmuxPanes:
         def hear(answer: Answer) -> None:
             shown.close(PaneEnd(status=_status("".join(answer.lines))))
 
+        shown.asked = control
         control.send(("show-options", "-s", "-q", "-v", _end_option(pane)), hear)
         control.send(("set-option", "-s", "-q", "-u", _end_option(pane)))
 
