@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -81,6 +82,11 @@ def test_who_has_a_key_is_offered_nothing(place: Place) -> None:
 def test_ctrl_c_at_a_question_ends_it_on_a_line_of_its_own(place: Place) -> None:
     terminal = place.shoal_at_terminal("setup", **NOBODY)
     terminal.wait_for("Which provider [1]:")
-    terminal.type(CTRL_C)
-    assert terminal.wait_for_end() == 130
+    # Of an interrupt that comes just before it reads, Python hears with the next key alone.
+    for _ in range(10):
+        terminal.type(CTRL_C)
+        with suppress(AssertionError):
+            assert terminal.wait_for_end(bound=2) == 130
+            break
+    assert terminal.status == 130
     assert "shoal: Interrupted." in terminal.screen.lines
