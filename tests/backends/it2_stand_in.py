@@ -54,9 +54,8 @@ def be_pane(session: str) -> None:
     if pid == 0:
         os.execlp("bash", "bash", "--rcfile", str(ROOT / "rc"), "-i")
     (ROOT / f"{session}.pid").write_text(str(os.getpid()))
-    signal.signal(
-        signal.SIGTERM, lambda *_: os._exit(0)
-    )  # the terminal is gone then, and its programs hear it
+    # With whoever waits to type: the terminal is gone then, and its programs hear it.
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     os.write(1, b"up\n")
     os.close(1)
     if os.fork() == 0:
