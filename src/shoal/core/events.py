@@ -22,23 +22,19 @@ PREVIEW = 200
 """Characters of a text that an event carries; the whole of it is in the transcript."""
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, gc=False):
+class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
     agent: AgentId
 
 
-class Journaled(Event, frozen=True):
+class Journaled(Event, frozen=True, tag="journaled"):
     """Appended to the journal before anyone is told."""
 
 
-class Live(Event, frozen=True):
+class Live(Event, frozen=True, tag="live"):
     """Told, never kept."""
 
 
-class SessionStarted(Journaled, frozen=True):
+class SessionStarted(Journaled, frozen=True, tag="session_started"):
     """A session began, or was resumed; the first line of each run."""
 
     session: SessionId
@@ -56,7 +52,7 @@ class SessionStarted(Journaled, frozen=True):
     """By which name the model was asked for when the session was opened; empty where settings say it."""
 
 
-class TurnStarted(Journaled, frozen=True):
+class TurnStarted(Journaled, frozen=True, tag="turn_started"):
     """The agent was given something to do."""
 
     turn: int
@@ -66,14 +62,14 @@ class TurnStarted(Journaled, frozen=True):
     """Where the conversation stood, for going back there; None at its very start."""
 
 
-class RequestSent(Journaled, frozen=True):
+class RequestSent(Journaled, frozen=True, tag="request_sent"):
     """A model is asked. What it will probably cost is set aside."""
 
     request: RequestId
     model: str
 
 
-class RequestSettled(Journaled, frozen=True):
+class RequestSettled(Journaled, frozen=True, tag="request_settled"):
     """A model answered, and the provider told what it took."""
 
     request: RequestId
@@ -84,7 +80,7 @@ class RequestSettled(Journaled, frozen=True):
     duration_ms: int
 
 
-class RequestFailed(Journaled, frozen=True):
+class RequestFailed(Journaled, frozen=True, tag="request_failed"):
     """A request failed. A `billed` one may cost something nobody told us: it is listed as unsettled."""
 
     request: RequestId
@@ -94,7 +90,7 @@ class RequestFailed(Journaled, frozen=True):
     """Seconds after which it is asked again; None where it is not."""
 
 
-class AssistantSaid(Journaled, frozen=True):
+class AssistantSaid(Journaled, frozen=True, tag="assistant_said"):
     """A whole answer of the model is in the transcript."""
 
     entry: EntryId
@@ -103,7 +99,7 @@ class AssistantSaid(Journaled, frozen=True):
     """Calls in it."""
 
 
-class ToolStarted(Journaled, frozen=True):
+class ToolStarted(Journaled, frozen=True, tag="tool_started"):
     """A tool call begins."""
 
     call: str
@@ -113,7 +109,7 @@ class ToolStarted(Journaled, frozen=True):
     """Of its input."""
 
 
-class ToolFinished(Journaled, frozen=True):
+class ToolFinished(Journaled, frozen=True, tag="tool_finished"):
     """A tool call ended, and its result is kept."""
 
     call: str
@@ -125,7 +121,7 @@ class ToolFinished(Journaled, frozen=True):
     preview: str
 
 
-class PermissionDenied(Journaled, frozen=True):
+class PermissionDenied(Journaled, frozen=True, tag="permission_denied"):
     """A tool call was not made: a rule, a mode, a hook or an answer forbade it."""
 
     call: str
@@ -133,7 +129,7 @@ class PermissionDenied(Journaled, frozen=True):
     reason: str
 
 
-class HookRan(Journaled, frozen=True):
+class HookRan(Journaled, frozen=True, tag="hook_ran"):
     """A hook was told of something, and this is what came of it."""
 
     event: str
@@ -148,13 +144,13 @@ class HookRan(Journaled, frozen=True):
     """Whether nobody waited for it: what it decided had no effect."""
 
 
-class Asked(Journaled, frozen=True):
+class Asked(Journaled, frozen=True, tag="asked"):
     """A person is asked something; every surface shows it."""
 
     question: Question
 
 
-class Answered(Journaled, frozen=True):
+class Answered(Journaled, frozen=True, tag="answered"):
     """A question has its answer. The first one stands."""
 
     question: str
@@ -162,7 +158,7 @@ class Answered(Journaled, frozen=True):
     answer: Answer
 
 
-class ConversationCompacted(Journaled, frozen=True):
+class ConversationCompacted(Journaled, frozen=True, tag="conversation_compacted"):
     """The conversation was summarised, to have room again."""
 
     trigger: str
@@ -170,14 +166,14 @@ class ConversationCompacted(Journaled, frozen=True):
     tokens_before: int
 
 
-class FileChanged(Journaled, frozen=True):
+class FileChanged(Journaled, frozen=True, tag="file_changed"):
     """A file tool changes a file; what it was is kept for `shoal undo`."""
 
     turn: int
     path: str
 
 
-class Undone(Journaled, frozen=True):
+class Undone(Journaled, frozen=True, tag="undone"):
     """Files, and if `conversation` the conversation too, are as they were before `turn`."""
 
     turn: int
@@ -188,7 +184,7 @@ class Undone(Journaled, frozen=True):
     """Files that were changed since by somebody else."""
 
 
-class AgentStarted(Journaled, frozen=True):
+class AgentStarted(Journaled, frozen=True, tag="agent_started"):
     """An agent began its job, or was resumed to go on with it."""
 
     kind: str
@@ -212,11 +208,11 @@ class AgentStarted(Journaled, frozen=True):
     """Of a teammate: it goes idle and is woken, until it is shut down."""
 
 
-class AgentMoved(Journaled, frozen=True):
+class AgentMoved(Journaled, frozen=True, tag="agent_moved"):
     """It runs in the background from here on; nobody waits for it."""
 
 
-class AgentEnded(Journaled, frozen=True):
+class AgentEnded(Journaled, frozen=True, tag="agent_ended"):
     """An agent ended. Its whole result was stored before."""
 
     completion: Completion
@@ -224,24 +220,24 @@ class AgentEnded(Journaled, frozen=True):
     """What the lead is told of a teammate's end, under the completion's id; empty where it is not told."""
 
 
-class MemberRested(Journaled, frozen=True):
+class MemberRested(Journaled, frozen=True, tag="member_rested"):
     """A teammate ended a working period and is idle."""
 
     reason: IdleReason
     detail: str = ""
 
 
-class MemberWoken(Journaled, frozen=True):
+class MemberWoken(Journaled, frozen=True, tag="member_woken"):
     """A teammate has something to do."""
 
 
-class WorkKept(Journaled, frozen=True):
+class WorkKept(Journaled, frozen=True, tag="work_kept"):
     """The agent left work in a worktree."""
 
     work: KeptWork
 
 
-class Notified(Journaled, frozen=True):
+class Notified(Journaled, frozen=True, tag="notified"):
     """This agent has been told of a completion: by the queue, or by the tool call named."""
 
     completion: str
@@ -249,13 +245,13 @@ class Notified(Journaled, frozen=True):
     call: str = ""
 
 
-class ShellStarted(Journaled, frozen=True):
+class ShellStarted(Journaled, frozen=True, tag="shell_started"):
     """A command runs in the background."""
 
     facts: ShellFacts
 
 
-class ShellEnded(Journaled, frozen=True):
+class ShellEnded(Journaled, frozen=True, tag="shell_ended"):
     """A command in the background ended."""
 
     id: str
@@ -263,20 +259,20 @@ class ShellEnded(Journaled, frozen=True):
     end: ShellEnd
 
 
-class ScheduleMade(Journaled, frozen=True):
+class ScheduleMade(Journaled, frozen=True, tag="schedule_made"):
     """A prompt will come back at set times."""
 
     schedule: Schedule
 
 
-class ScheduleEnded(Journaled, frozen=True):
+class ScheduleEnded(Journaled, frozen=True, tag="schedule_ended"):
     """A schedule is over."""
 
     schedule: str
     how: ScheduleEnd
 
 
-class Queued(Journaled, frozen=True):
+class Queued(Journaled, frozen=True, tag="queued"):
     """Something waits for this agent; its transcript tells when it got it."""
 
     item: str
@@ -288,19 +284,19 @@ class Queued(Journaled, frozen=True):
     """Whether the agent does not start because of it: it comes with what starts it."""
 
 
-class Withdrawn(Journaled, frozen=True):
+class Withdrawn(Journaled, frozen=True, tag="withdrawn"):
     """What waited for this agent waits no longer, and was not delivered."""
 
     item: str
 
 
-class Noted(Journaled, frozen=True):
+class Noted(Journaled, frozen=True, tag="noted"):
     """Something a person should know: a torn line dropped, a setting ignored."""
 
     text: str
 
 
-class MailPosted(Journaled, frozen=True):
+class MailPosted(Journaled, frozen=True, tag="mail_posted"):
     """A message is in an inbox, or kept behind it. `agent` is the run's lead; the names tell who."""
 
     team: str
@@ -315,7 +311,7 @@ class MailPosted(Journaled, frozen=True):
     fyi: bool = False
 
 
-class MailTaken(Journaled, frozen=True):
+class MailTaken(Journaled, frozen=True, tag="mail_taken"):
     """A message is in its reader's conversation, or was acted on; whoever posted it."""
 
     team: str
@@ -329,7 +325,7 @@ class MailTaken(Journaled, frozen=True):
     """When, as its writer wrote it."""
 
 
-class TaskChanged(Journaled, frozen=True):
+class TaskChanged(Journaled, frozen=True, tag="task_changed"):
     """A task of the run's board stands so now, whoever changed it; `agent` is the run's lead."""
 
     board: str
@@ -343,13 +339,13 @@ class TaskChanged(Journaled, frozen=True):
     """Where a person wants it among the tasks of its column; None is by number."""
 
 
-class ModeChanged(Journaled, frozen=True):
+class ModeChanged(Journaled, frozen=True, tag="mode_changed"):
     """The agent works in another permission mode from here on."""
 
     mode: str
 
 
-class BudgetWarned(Journaled, frozen=True):
+class BudgetWarned(Journaled, frozen=True, tag="budget_warned"):
     """So many percent of a limit are spent; each mark is told once."""
 
     limit: Limit
@@ -374,7 +370,7 @@ EndReason: TypeAlias = Literal[
 ]
 
 
-class TurnEnded(Journaled, frozen=True):
+class TurnEnded(Journaled, frozen=True, tag="turn_ended"):
     """The agent has nothing more to do, or was stopped."""
 
     turn: int
@@ -385,18 +381,18 @@ class TurnEnded(Journaled, frozen=True):
     duration_ms: int = 0
 
 
-class SessionEnded(Journaled, frozen=True):
+class SessionEnded(Journaled, frozen=True, tag="session_ended"):
     """The last line of a run that ended in order."""
 
 
-class Heard(Live, frozen=True):
+class Heard(Live, frozen=True, tag="heard"):
     """The model is answering."""
 
     kind: Literal["text", "thinking", "tool_input"]
     text: str
 
 
-class Discarded(Live, frozen=True):
+class Discarded(Live, frozen=True, tag="discarded"):
     """What was heard of the current answer does not count: it is asked again."""
 
     reason: str
@@ -404,7 +400,7 @@ class Discarded(Live, frozen=True):
     attempt: int
 
 
-class MessageAdded(Live, frozen=True):
+class MessageAdded(Live, frozen=True, tag="message_added"):
     """A whole message entered the conversation, as the transcript has it."""
 
     entry: EntryId
@@ -417,7 +413,7 @@ class MessageAdded(Live, frozen=True):
     stop_reason: str = ""
 
 
-class ToolReturned(Live, frozen=True):
+class ToolReturned(Live, frozen=True, tag="tool_returned"):
     """What a tool call gave back, whole."""
 
     call: str
@@ -427,14 +423,14 @@ class ToolReturned(Live, frozen=True):
     """For programs, where the tool has some."""
 
 
-class ToolProgress(Live, frozen=True):
+class ToolProgress(Live, frozen=True, tag="tool_progress"):
     """A tool call that takes long tells how far it is."""
 
     call: str
     text: str
 
 
-class Finished(Live, frozen=True):
+class Finished(Live, frozen=True, tag="finished"):
     """The end of a run for its caller: the final text, and what it took."""
 
     reason: EndReason

@@ -12,32 +12,28 @@ from shoal.core.requests import Reply, StopReason
 from shoal.core.usage import Usage
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, forbid_unknown_fields=True):
+class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag="fault", forbid_unknown_fields=True):
     """Something that goes wrong with one answer."""
 
 
-class Delay(Fault, frozen=True):
+class Delay(Fault, frozen=True, tag="delay"):
     """Nothing is sent for a while; then the answer as usual."""
 
     seconds: float
 
 
-class Drip(Fault, frozen=True):
+class Drip(Fault, frozen=True, tag="drip"):
     """The answer arrives in pieces of `size` bytes with a pause before each."""
 
     seconds: float
     size: int = 1
 
 
-class Pings(Fault, frozen=True):
+class Pings(Fault, frozen=True, tag="pings"):
     """Keep-alive events that mean nothing, one after each event."""
 
 
-class HttpError(Fault, frozen=True):
+class HttpError(Fault, frozen=True, tag="http_error"):
     """An error status instead of an answer, in the provider's own JSON. `raw` replaces that JSON."""
 
     status: int
@@ -47,11 +43,11 @@ class HttpError(Fault, frozen=True):
     raw: str | None = None
 
 
-class Reset(Fault, frozen=True):
+class Reset(Fault, frozen=True, tag="reset"):
     """The connection is reset before a byte of the answer."""
 
 
-class Cut(Fault, frozen=True):
+class Cut(Fault, frozen=True, tag="cut"):
     """The stream ends after some events: by `close`, `reset`, or `clean` (a proxy that ends it in order).
 
     With `in_tool_call` it ends in the middle of a tool call's arguments.
@@ -62,20 +58,20 @@ class Cut(Fault, frozen=True):
     how: str = "close"
 
 
-class Stall(Fault, frozen=True):
+class Stall(Fault, frozen=True, tag="stall"):
     """After some events no more bytes come and the connection stays open."""
 
     after: int = 0
 
 
-class Garbage(Fault, frozen=True):
+class Garbage(Fault, frozen=True, tag="garbage"):
     """A line that is not of the protocol, after some events; the stream then goes on."""
 
     after: int = 1
     line: str = "data: {not json"
 
 
-class StreamError(Fault, frozen=True):
+class StreamError(Fault, frozen=True, tag="stream_error"):
     """The provider's error event, after some events, in a stream that began with status 200."""
 
     after: int = 1
@@ -83,14 +79,14 @@ class StreamError(Fault, frozen=True):
     message: str = "Overloaded"
 
 
-class Stale(Fault, frozen=True):
+class Stale(Fault, frozen=True, tag="stale"):
     """The answer is whole, but the connection is dead after it: a next request on it gets no answer.
 
     Servers close kept connections when they like, and a client learns of it when it asks again.
     """
 
 
-class BrokenToolJson(Fault, frozen=True):
+class BrokenToolJson(Fault, frozen=True, tag="broken_tool_json"):
     """The arguments of every tool call are this text. The Messages API can say so only in a stream."""
 
     arguments: str = '{"path": "a.txt", "content": '

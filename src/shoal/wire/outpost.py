@@ -29,43 +29,43 @@ class _Word(Struct, frozen=True, kw_only=True, tag_field="type"): ...
 # From the teammate
 
 
-class Ready(_Word, frozen=True):
+class Ready(_Word, frozen=True, tag="Ready"):
     started: AgentStarted
     resolved: Resolved
     prompt: str = ""
     """What is to be its first message."""
 
 
-class Refused(_Word, frozen=True):
+class Refused(_Word, frozen=True, tag="Refused"):
     """It cannot be what it is wanted to be; the process ends."""
 
     why: str
 
 
-class Stands(_Word, frozen=True):
+class Stands(_Word, frozen=True, tag="Stands"):
     state: MemberState
     claiming: bool = False
     claims: bool = True
 
 
-class Pong(_Word, frozen=True):
+class Pong(_Word, frozen=True, tag="Pong"):
     number: int
     busy: bool
 
 
-class Withdrawn(_Word, frozen=True):
+class Withdrawn(_Word, frozen=True, tag="Withdrawn"):
     """It waits no longer for the answer to what it asked by mail."""
 
     request: str
 
 
-class Agreed(_Word, frozen=True):
+class Agreed(_Word, frozen=True, tag="Agreed"):
     """It shuts down as it was asked to."""
 
     request: str
 
 
-class Left(_Word, frozen=True):
+class Left(_Word, frozen=True, tag="Left"):
     """Its last word."""
 
     status: End
@@ -74,23 +74,23 @@ class Left(_Word, frozen=True):
     work: KeptWork | None = None
 
 
-class Told(_Word, frozen=True):
+class Told(_Word, frozen=True, tag="Told"):
     """An event that it has written to the journal, as it stands there."""
 
     line: msgspec.Raw
 
 
-class Asks(_Word, frozen=True):
+class Asks(_Word, frozen=True, tag="Asks"):
     """A question for a person that does not go by mail."""
 
     question: MayRun | Choose | ApprovePlan
 
 
-class Unasks(_Word, frozen=True):
+class Unasks(_Word, frozen=True, tag="Unasks"):
     question: str
 
 
-class Opens(_Word, frozen=True):
+class Opens(_Word, frozen=True, tag="Opens"):
     """An account of one of its agents, with limits of its own."""
 
     agent: AgentId
@@ -98,7 +98,7 @@ class Opens(_Word, frozen=True):
     limits: Limits
 
 
-class Holds(_Word, frozen=True):
+class Holds(_Word, frozen=True, tag="Holds"):
     """Before a request; answered by `Granted`."""
 
     number: int
@@ -108,7 +108,7 @@ class Holds(_Word, frozen=True):
     max_tokens: int | None
 
 
-class Settles(_Word, frozen=True):
+class Settles(_Word, frozen=True, tag="Settles"):
     """What a request cost; `billed`, an attempt of it that may be billed; neither, that it is over."""
 
     number: int
@@ -116,7 +116,7 @@ class Settles(_Word, frozen=True):
     billed: bool = False
 
 
-class Enters(_Word, frozen=True):
+class Enters(_Word, frozen=True, tag="Enters"):
     """Before it starts an agent; answered by `Granted`."""
 
     number: int
@@ -125,49 +125,49 @@ class Enters(_Word, frozen=True):
     again: bool
 
 
-class Leaves(_Word, frozen=True):
+class Leaves(_Word, frozen=True, tag="Leaves"):
     number: int
     begun: bool
 
 
-class Works(_Word, frozen=True):
+class Works(_Word, frozen=True, tag="Works"):
     """Before the member works; answered by `Granted` when it may."""
 
     number: int
 
 
-class Rests(_Word, frozen=True):
+class Rests(_Word, frozen=True, tag="Rests"):
     """It works no longer, or gives up waiting for it."""
 
 
 # From the lead
 
 
-class Granted(_Word, frozen=True):
+class Granted(_Word, frozen=True, tag="Granted"):
     number: int
     refusal: Refusal | None = None
 
 
-class Answers(_Word, frozen=True):
+class Answers(_Word, frozen=True, tag="Answers"):
     question: str
     answer: Allowed | Denied | Chosen | Approved
 
 
-class Ping(_Word, frozen=True):
+class Ping(_Word, frozen=True, tag="Ping"):
     number: int
 
 
-class Permits(_Word, frozen=True):
+class Permits(_Word, frozen=True, tag="Permits"):
     """What a person answered for the whole session; said by whoever heard it, to all others."""
 
     update: AddRules | AddDirectories | SetMode
 
 
-class Cut(_Word, frozen=True):
+class Cut(_Word, frozen=True, tag="Cut"):
     """End the working period, not the teammate."""
 
 
-class Leave(_Word, frozen=True):
+class Leave(_Word, frozen=True, tag="Leave"):
     """End; whoever `stays` is taken up again with the session."""
 
     why: str
