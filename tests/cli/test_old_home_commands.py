@@ -1,0 +1,88 @@
+"""Commands show the home of an earlier commit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal_process import Program
+
+from old_home import AGENTS, CUT_OFF, EVERYTHING, SESSIONS, TEAM, WORK, unpack_home
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Return the program in the project of the old home."""
+    found = unpack_home(tmp_path / "old")
+    monkeypatch.setenv("SHOAL_HOME", str(found.home))
+    return Program(found.project)
+
+
+async def show(old: Program, *words: str) -> str:
+    ran = await old(*words)
+    assert ran.code == 0, ran.err
+    return ran.text
+
+
+async def data(old: Program, *words: str) -> Any:
+    return json.loads(await show(old, *words))
+
+
+async def test_sessions_and_costs_are_listed(old: Program) -> None:
+    assert [each["session"] for each in await data(old, "sessions", "--json")] == [
+        CUT_OFF,
+        TEAM,
+        AGENTS,
+        WORK,
+    ]
+    cost = await data(old, "cost", WORK, "--json")
+    assert (cost["total"]["requests"], round(cost["total"]["usd"], 4)) == (17, 0.316)
+    assert [lost["reason"] for lost in cost["unsettled"]] == ["the stream was cut"]
+    by_task = (await data(old, "cost", TEAM, "--json"))["by_task"]
+    assert any("Dig" in json.dumps(each) for each in by_task)
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+async def test_a_run_is_watched_and_exported(old: Program, session: str) -> None:
+    assert f"session {session}" in await show(old, "watch", session)
+    events = (await old("watch", session, "--json")).lines
+    journal = Path(old.project).parent / "home" / "shoal" / "runs" / session / "journal.jsonl"
+    assert [each["type"] for each in events] == [
+        json.loads(line)["type"] for line in journal.read_text().splitlines()
+    ]
+    frames = (await old("watch", session, "--frames")).lines
+    assert any(frame["agents"] for frame in frames)
+    exported = await data(old, "export", session)
+    assert exported["run"]["session"] == session
+    assert (session == EVERYTHING) or exported["transcripts"]["lead"]
+
+
+async def test_the_team_its_board_and_its_mail_are_shown(old: Program) -> None:
+    team = await data(old, "team", "show", "crew", "--json")
+    assert [member["name"] for member in team["members"]] == ["team-lead", "bob", "ann"]
+    assert [(task["subject"], task["status"]) for task in await data(old, "task", "ls", "--json")] == [
+        ("Dig", "completed"),
+        ("Fill", "pending"),
+        ("Paint", "pending"),
+        ("Sweep", "pending"),
+    ]
+    unread = await data(old, "inbox", "show", "bob", "--json")
+    assert [(mail["from"], mail["text"]) for mail in unread] == [("guest", "Are you there?")]
+    everything = await data(old, "inbox", "show", "bob", "--all", "--json")
+    assert [mail["text"] for mail in everything] == ["Begin.", "I am digging", "Go on.", "Are you there?"]
+    exported = await data(old, "team", "export", "crew", "--format", "json")
+    assert {person["name"] for person in exported["people"]} >= {"bob", "ann"}
+
+
+async def test_questions_turns_and_worktrees_are_shown(old: Program) -> None:
+    home = Path(old.project).parent / "home"
+    (question,) = (home / "shoal" / "runs" / CUT_OFF / "questions").glob("*.json")
+    assert "touch made" in await show(old, "ask", "show", question.stem)
+    turns = await show(old, "undo", "--list", "--session", WORK)
+    assert "turn 2  Correct the report\n    changed  report.txt\n" in turns
+    (worktree,) = await data(old, "worktree", "ls", "--json")
+    assert worktree["branch"] == f"shoal/{worktree['name']}/work"
+    assert "report.txt" in await show(old, "undo", "2", "--yes", "--session", WORK)
+    assert (old.project / "report.txt").read_text() == "first\n"

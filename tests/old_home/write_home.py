@@ -1,0 +1,354 @@
+"""Write the home directory that `home.tar.gz` holds, with the code of one commit.
+
+The archive is history: commit c55cc925 wrote it, and nothing writes it again. Tests unpack it to check that
+later code still reads what earlier code wrote. To record another commit, run the script on a copy of its
+sources below /tmp/shoal-sources, so that no other path gets into the archive, and keep both archives:
+
+    git archive COMMIT src tests/plugins | tar x -C /tmp/shoal-sources
+    cd /tmp/shoal-sources && PYTHONPATH=src:tests/plugins python write_home.py NAME.tar.gz
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PLACE = Path("/tmp/shoal-old-home")
+"""Every path in the archive starts with it; `unpack_home` replaces it."""
+PROJECT, HOME = PLACE / "project", PLACE / "home"
+os.environ["SHOAL_HOME"] = str(HOME)
+os.environ["HOME"] = str(PLACE / "person")
+
+from msgspec.structs import replace  # noqa: E402
+
+import shoal  # noqa: E402
+from cast import Gate, agent, all_turns, cast, use  # noqa: E402
+from shoal.app.teams.record import AgentsRecord  # noqa: E402
+from shoal.core.clock import SystemClock  # noqa: E402
+from shoal.core.events import (  # noqa: E402
+    Asked,
+    Event,
+    Journaled,
+    SessionEnded,
+    SessionStarted,
+    Withdrawn,
+)
+from shoal.core.ids import LEAD, Ids, SessionId  # noqa: E402
+from shoal.core.mail import Mail  # noqa: E402
+from shoal.core.names import AgentName, TaskId  # noqa: E402
+from shoal.core.questions import Allowed, Choose, Chosen  # noqa: E402
+from shoal.core.requests import Hear, Reply, Request, Retrying, Sent, unheard  # noqa: E402
+from shoal.core.usage import ModelCard, Price  # noqa: E402
+from shoal.models.scripted import ScriptedModel  # noqa: E402
+from shoal.stores.files.journal import FileJournal, read_journal  # noqa: E402
+from shoal.stores.files.places import journal_path  # noqa: E402
+from troupe import last_result, member, speaker, tell  # noqa: E402
+
+WORK = "11111111-1111-4111-8111-111111111111"
+AGENTS = "22222222-2222-4222-8222-222222222222"
+TEAM = "33333333-3333-4333-8333-333333333333"
+CUT_OFF = "44444444-4444-4444-8444-444444444444"
+EVERYTHING = "55555555-5555-4555-8555-555555555555"
+
+CARD = ModelCard(id="scripted", provider="scripted", max_output=1_000, price=Price(input=3.0, output=15.0))
+SETTINGS = {
+    "permissions": {"allow": ["Bash(echo:*)"], "deny": ["Bash(curl:*)"]},
+    "hooks": {"PostToolUse": [{"matcher": "Edit", "hooks": [{"type": "command", "command": "true"}]}]},
+}
+
+
+class Flaky(ScriptedModel):
+    """Loses its first answer, as a cut stream does, and asks again itself."""
+
+    lost = False
+
+    async def reply(self, request: Request, hear: Hear = unheard) -> Reply:
+        if not self.lost:
+            self.lost = True
+            await hear(Sent())
+            await hear(Retrying(reason="the stream was cut", delay=0.1, attempt=1, billed=True))
+        return await super().reply(request, hear)
+
+
+def in_order(script: list[Any]) -> Any:
+    """Return a mind that says one line after another; a line may be a function of the request."""
+    lines = iter(script)
+
+    def mind(request: Request) -> Any:
+        line = next(lines)
+        return line(request) if callable(line) else line
+
+    return mind
+
+
+def delete_schedule(request: Request) -> Any:
+    return use("CronDelete", "s3", id=re.findall(r"[0-9a-f]{8}", last_result(request))[0])
+
+
+def priced(mind: Any) -> ScriptedModel:
+    return ScriptedModel(mind, card=CARD)
+
+
+async def take_turn(session: shoal.Session, prompt: str) -> None:
+    async with asyncio.timeout(60):
+        async for _ in session.run(prompt):
+            pass
+
+
+def answer_questions(session: shoal.Session) -> None:
+    """Answer what the session asks: allow calls, take the first option of a choice."""
+
+    def answer(event: Event) -> None:
+        if not isinstance(event, Asked):
+            return
+        question = event.question
+        if isinstance(question, Choose):
+            picked = {choice.question: choice.options[0].label for choice in question.choices}
+            session.parts.desk.answer(question.id, Chosen(answers=picked))
+        else:
+            session.parts.desk.answer(question.id, Allowed(remember="session"))
+
+    session.watch(answer)
+
+
+COLOUR = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+    "multiSelect": False,
+}
+TODO = {"content": "Write the report", "status": "in_progress", "activeForm": "Writing the report"}
+
+
+async def write_work() -> None:
+    """Tool calls, questions, a denial, a hook, a background shell, schedules, a compaction and an undo."""
+    script: list[Any] = [
+        use("Read", "r1", file_path="notes.txt"),
+        use("Write", "w1", file_path="report.txt", content="first\n"),
+        use("Bash", "b1", command="curl http://example.org"),
+        use("AskUserQuestion", "q1", questions=[COLOUR]),
+        use("TodoWrite", "t1", todos=[TODO]),
+        "The report is written.",
+        use("Edit", "e1", file_path="report.txt", old_string="first", new_string="second"),
+        use("Bash", "b2", command="echo built", run_in_background=True),
+        use("CronCreate", "s1", cron="*/5 * * * *", prompt="look at the build"),
+        use("CronCreate", "s2", cron="0 9 * * 1", prompt="weekly report"),
+        delete_schedule,
+        "The report is corrected.",
+        "The build is done.",
+        "Summary: a report was written and corrected.",
+        use("Write", "w2", file_path="extra.txt", content="too much\n"),
+        "Written.",
+        "Nothing more.",
+    ]
+    options: dict[str, Any] = {
+        "cwd": PROJECT,
+        "session_id": WORK,
+        "settings": json.dumps(SETTINGS),
+        "attended": True,
+        "max_budget_usd": 0.5,
+        "seed": 1,
+    }
+    async with shoal.open(model=Flaky(in_order(script), card=CARD), **options) as session:
+        answer_questions(session)
+        await take_turn(session, "Write the report")
+        await take_turn(session, "Correct the report")
+        shell = session.parts.shells.find("bash_1")
+        assert shell is not None
+        await asyncio.wait_for(shell.ended.wait(), 20)
+        turn = await session.next_turn()
+        assert turn is not None
+        async for _ in turn:
+            pass
+        await session.compact()
+        session.set_mode("acceptEdits")
+        await take_turn(session, "Write something else")
+        await session.undo()
+        session.steer("One more thing")
+    del options["session_id"]
+    async with shoal.open(model=priced(["Good bye."]), resume=WORK, **options) as session:
+        await all_turns(session, "Say good bye")
+
+
+async def write_agents() -> None:
+    """Sub-agents in the foreground, moved to the background, nested and in a worktree."""
+    gate = Gate()
+    parts: dict[str, Any] = {
+        "lead": [
+            agent("You fix it", "c1", isolation="worktree"),
+            agent("Middle starts another", "c2"),
+            agent("Slow work", "c3"),
+            "I wait for the slow one.",
+            "All are done.",
+        ],
+        "You": [use("Write", "f1", file_path="new.txt", content="work\n"), "It is fixed."],
+        "Middle": [agent("Inner looks", "i1"), "The inner agent found it."],
+        "Inner": [use("Read", "i2", file_path="notes.txt"), "Found it in the notes."],
+        "Slow": [use("Gate"), "Slow but done."],
+    }
+    spoken = cast(**parts)
+    model = ScriptedModel(spoken._think, card=CARD)
+    async with shoal.open(
+        cwd=PROJECT, model=model, session_id=AGENTS, skip_permissions=True, tools=[gate.tool], seed=2
+    ) as session:
+        turn = asyncio.create_task(take_turn(session, "lead: give the work out"))
+        await gate.wait()
+        assert session.move_to_background()
+        await turn
+        gate.opened.set()
+        async with asyncio.timeout(30):
+            while (late := await session.next_turn()) is not None:
+                async for _ in late:
+                    pass
+
+
+def dig(request: Request) -> Any:
+    said = sum(message.role == "assistant" for message in request.messages)
+    part = [
+        use("TaskUpdate", "u2", taskId="1", owner="ann", status="in_progress"),
+        tell("bob", "I am digging", "digging"),
+        use("TaskUpdate", "u3", taskId="1", status="completed"),
+        tell("team-lead", "The hole is dug.", "dug"),
+    ]
+    return part[said] if said < len(part) else "I wait."
+
+
+def fill(request: Request) -> Any:
+    said = sum(message.role == "assistant" for message in request.messages)
+    return use("TaskUpdate", "u4", taskId="3", owner="bob", status="in_progress") if not said else "I wait."
+
+
+async def write_team() -> None:
+    """A team with a board in every state and mail that is read and unread."""
+    lead: list[Any] = [
+        use("TeamCreate", "tc", team_name="crew", description="Digs holes"),
+        use("TaskCreate", "t1", subject="Dig", description="a hole"),
+        use("TaskCreate", "t2", subject="Fill", description="the hole"),
+        use("TaskCreate", "t3", subject="Paint", description="the fence"),
+        use("TaskCreate", "t4", subject="Rest", description="for a while"),
+        use("TaskUpdate", "u1", taskId="2", addBlockedBy=["3"], owner="bob"),
+        use("TaskUpdate", "u5", taskId="4", status="deleted"),
+        use("TaskCreate", "t5", subject="Sweep", description="the yard"),
+        member("bob"),
+        member("ann"),
+        "They work.",
+        tell("bob", "Go on.", "go on"),
+        "They work on.",
+    ]
+    parts = {"ann": dig, "bob": fill}
+
+    def mind(request: Request) -> Any:
+        who = speaker(request)
+        if who in parts:
+            return parts[who](request)
+        said = sum(message.role == "assistant" for message in request.messages)
+        return lead[min(said, len(lead) - 1)]
+
+    async with shoal.open(
+        cwd=PROJECT, model=priced(mind), session_id=TEAM, skip_permissions=True, seed=3
+    ) as session:
+        await all_turns(session, "Dig and fill")
+    record = AgentsRecord(HOME, clock=SystemClock(), ids=Ids(7))
+    letter = Mail(
+        id="unread-1",
+        sender="guest",
+        text="Are you there?",
+        timestamp="2026-01-01T00:00:00.000Z",
+        summary="a question",
+    )
+    await record.mailboxes("crew").post(AgentName("bob"), letter)
+    assert (await record.board("crew").claim(TaskId("3"), by=AgentName("bob"))).success
+    await record.aclose()
+
+
+async def ask_and_die() -> None:
+    """Ask for a permission, and be gone before the answer."""
+    call = use("Bash", "b1", command="touch made")
+    async with shoal.open(
+        cwd=PROJECT, model=priced([call]), session_id=CUT_OFF, attended=True, seed=4
+    ) as session:
+        session.watch(lambda event: os._exit(0) if isinstance(event, Asked) else None)
+        await take_turn(session, "Make a file")
+
+
+def first_of_each(sessions: tuple[str, ...]) -> Iterator[Journaled]:
+    """Yield the first event of each type that the sessions wrote."""
+    seen: set[type] = set()
+    for session in sessions:
+        for recorded in read_journal(journal_path(HOME, SessionId(session))):
+            if isinstance(recorded.event, Journaled) and type(recorded.event) not in seen:
+                seen.add(type(recorded.event))
+                yield recorded.event
+
+
+BY_HAND: tuple[Journaled, ...] = (Withdrawn(agent=LEAD, item="item-9"),)
+"""Events that no run above writes."""
+
+
+def write_everything() -> None:
+    """Write a journal with every type of event: as the runs wrote them, the rest by hand."""
+    real = {type(event): event for event in first_of_each((WORK, AGENTS, TEAM, CUT_OFF))}
+    missing = set(Journaled.__subclasses__()) - set(real) - {type(event) for event in BY_HAND}
+    assert not missing, f"no run wrote these, and nobody else does: {missing}"
+    events = {type(event): event for event in BY_HAND} | real
+    first, last = events.pop(SessionStarted), events.pop(SessionEnded)
+    assert isinstance(first, SessionStarted)
+    journal = FileJournal(journal_path(HOME, SessionId(EVERYTHING)), SystemClock())
+    journal.append(replace(first, session=SessionId(EVERYTHING)))
+    for kind in Journaled.__subclasses__():
+        if kind in events:
+            journal.append(events[kind])
+    journal.append(last)
+    journal.close()
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], cwd=PROJECT, check=True, capture_output=True)
+
+
+def make_project() -> None:
+    shutil.rmtree(PLACE, ignore_errors=True)
+    PROJECT.mkdir(parents=True)
+    (PLACE / "person").mkdir()
+    git("init", "-q", "-b", "main", "--template=")
+    git("config", "user.name", "A Person")
+    git("config", "user.email", "person@example.org")
+    (PROJECT / "notes.txt").write_text("notes\n")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+
+
+def main() -> None:
+    if sys.argv[1] == "--ask-and-die":
+        asyncio.run(ask_and_die())
+        return
+    make_project()
+    for write in (write_work, write_agents, write_team):
+        asyncio.run(write())
+    subprocess.run([sys.executable, __file__, "--ask-and-die"], check=True)
+    write_everything()
+    with tarfile.open(sys.argv[1], "w:gz") as archive:
+        for name in ("project", "home"):
+            archive.add(PLACE / name, name, filter=_kept)
+    shutil.rmtree(PLACE)
+
+
+def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    if "shell-snapshots" in member.name or not (member.isdir() or member.isreg()):
+        return None
+    return member
+
+
+if __name__ == "__main__":
+    main()
