@@ -86,3 +86,16 @@ async def test_questions_turns_and_worktrees_are_shown(old: Program) -> None:
     assert worktree["branch"] == f"shoal/{worktree['name']}/work"
     assert "report.txt" in await show(old, "undo", "2", "--yes", "--session", WORK)
     assert (old.project / "report.txt").read_text() == "first\n"
+
+
+async def test_watch_and_export_tell_of_events_that_cannot_be_read(old: Program) -> None:
+    journal = Path(old.project).parent / "home" / "shoal" / "runs" / WORK / "journal.jsonl"
+    line = '{"at":"2030-01-01T00:00:00.000Z","type":"teleported","agent":"lead"}\n'
+    with journal.open("a") as file:
+        file.write(line * 2)
+    told = "Cannot read events of the type 'teleported'"
+    assert (await show(old, "watch", WORK)).count(told) == 1
+    exported = await data(old, "export", WORK)
+    notes = [note for frame in exported["frames"] for note in frame["notes"]]
+    assert [note["kind"] for note in notes if told in note["text"]] == ["unknown"]
+    assert (await old("watch", WORK, "--json")).lines[-1]["type"] == "teleported"

@@ -80,6 +80,8 @@ class LeftOver(Struct, frozen=True, kw_only=True):
     """Of calls without a result, where nobody was told of an answer."""
     resting: frozenset[AgentId] = frozenset()
     """Those that ended with an earlier process, and go on with this one."""
+    unknown_types: tuple[str, ...] = ()
+    """Types of events that could not be read; what they said is missing above."""
 
     def tell_of(self, work: KeptWork, completion: Completion) -> None:
         """Whoever is still to be told of the end hears where the work is, too."""
@@ -106,9 +108,12 @@ class Places(Struct, frozen=True, kw_only=True):
 def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
     """Reads alone: what is to be written about it is for the session to write."""
     reading = _Reading()
+    unknown: dict[str, None] = {}
     for recorded in read_journal(places.journal):
         if isinstance(recorded.event, Journaled):
             reading.take(recorded.event)
+        else:
+            unknown[recorded.event.type] = None
     cut_off = tuple(reading.cut_off(started, places, ids) for started in reading.at_work.values())
     completions = tuple(reading.completions.values())
     pending: dict[AgentId, list[Item]] = {}
@@ -138,6 +143,7 @@ def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
         serving=tuple(reading.serving.values()),
         cut_off_questions=reading.questions.cut_off(told.answered),
         resting=frozenset(reading.resting),
+        unknown_types=tuple(unknown),
     )
 
 

@@ -19,6 +19,7 @@ from shoal.app.picture.standing import Standing, Standings
 from shoal.app.picture.table import Table
 from shoal.app.picture.tasks import Tasks
 from shoal.core.events import (
+    PREVIEW,
     AgentEnded,
     AgentMoved,
     AgentStarted,
@@ -39,7 +40,8 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
-from shoal.wire.journal import Recorded
+from shoal.core.wording import one_line
+from shoal.wire.journal import Recorded, Unknown
 
 MOST_NOTES = MOST_QUESTIONS = 1_000
 """The latest that are held; all are in the journal. Of questions, those that are answered go first."""
@@ -62,6 +64,8 @@ class Picture:
         """The agents for one job, by who started them."""
         self._run_changed = 0
         self._noted = 0
+        self._unknown: set[str] = set()
+        """Types of events that cannot be read; each is noted once."""
         self._at = 0
 
     def record(self, recorded: Recorded) -> None:
@@ -69,6 +73,8 @@ class Picture:
         if isinstance(recorded.event, Event):
             # A run that was taken for lost, and goes on, has changed since.
             self._hear(recorded.event, recorded.at, max(recorded.offset, self.offset))
+        else:
+            self._note_unknown(recorded.event, recorded.at, max(recorded.offset, self.offset))
         self.offset = recorded.next
 
     def hear(self, event: Event, at: int) -> None:
@@ -190,19 +196,27 @@ class Picture:
     def _note_heard(self, event: Event, at: int, offset: int) -> None:
         match event:
             case Noted(text=text) if not self.standings.is_told(event):
-                self._note(event, "note", text, at, offset)
+                self._note(event.agent, "note", text, at, offset)
             case BudgetWarned(percent=percent, spent=spent, of=of, limit=limit, whose=whose):
                 text = f"{percent} % of the limit is spent: {spent:g} of {of:g} {limit}"
                 text += f" for {whose}." if whose else "."
-                self._note(event, "warning", text, at, offset)
+                self._note(event.agent, "warning", text, at, offset)
             case RequestFailed(billed=True, reason=reason):
-                self._note(event, "unsettled", f"What a request cost was not told: {reason}", at, offset)
+                text = f"What a request cost was not told: {reason}"
+                self._note(event.agent, "unsettled", text, at, offset)
             case _:
                 pass
 
-    def _note(self, event: Event, kind: str, text: str, at: int, offset: int) -> None:
+    def _note_unknown(self, event: Unknown, at: int, offset: int) -> None:
+        """Note the first event of each type that this version cannot read."""
+        self._at = max(self._at, at)
+        if event.type not in self._unknown:
+            self._unknown.add(event.type)
+            self._note(LEAD, "unknown", describe_unknown_event(event), at, offset)
+
+    def _note(self, agent: AgentId, kind: str, text: str, at: int, offset: int) -> None:
         self._noted += 1
-        row = NoteRow(number=self._noted, at=at, agent=event.agent, text=text, kind=kind)
+        row = NoteRow(number=self._noted, at=at, agent=agent, text=text, kind=kind)
         self.notes.put(self._noted, row, offset)
         if len(self.notes) > MOST_NOTES:
             self.notes.drop(self._noted - MOST_NOTES)
@@ -305,6 +319,14 @@ def _begun(run: RunRow, event: SessionStarted, at: int) -> RunRow:
 
 def _rows(table: Table[Any, Any], offset: int) -> tuple[Any, ...]:
     return tuple(table.row(key) for key in table.since(offset))
+
+
+def describe_unknown_event(event: Unknown) -> str:
+    """Return a sentence about an event whose type or shape this version does not know."""
+    kind = one_line(event.type)[:PREVIEW]
+    return (
+        f"Cannot read events of the type {kind!r}, written by another version. Their changes are not shown."
+    )
 
 
 def drawn(recorded: Iterable[Recorded], until: int | None = None) -> Picture:

@@ -135,7 +135,7 @@ class NoteRow(Struct, frozen=True, kw_only=True):
     agent: str
     text: str
     kind: str = "note"
-    """`note`, `warning` or `unsettled`, for a request whose cost nobody told."""
+    """`note`, `warning`, `unsettled` (a request of unknown cost) or `unknown` (an unreadable event)."""
 
 
 class Frame(Struct, frozen=True, kw_only=True):

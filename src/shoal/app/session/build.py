@@ -37,10 +37,12 @@ from shoal.app.session.shared import Shared, share
 from shoal.app.settings.settings import Settings
 from shoal.app.skills.knowledge import Knowledge
 from shoal.app.teams.record import AgentsRecord
+from shoal.core.events import PREVIEW
 from shoal.core.ids import LEAD, LEAD_KIND, AgentId
 from shoal.core.messages import Message
 from shoal.core.ports import Journal
 from shoal.core.tools import Tool
+from shoal.core.wording import one_line
 from shoal.policy.permissions import RulePermissions
 from shoal.runs.control import ControlServer
 from shoal.runs.crew import AgentCrew
@@ -240,7 +242,7 @@ async def _parts(
         left_over=left,
         assistant=basis.assistant,
         turns_before=max(basis.history.turns, left.turns if left else 0),
-        notes=_notes(basis, shared),
+        notes=(*_notes(basis, shared), *_describe_unknown_events(left)),
         form=basis.form,
         started=basis.started,
     )
@@ -261,6 +263,14 @@ def _notes(basis: Basis, shared: Shared) -> tuple[str, ...]:
         *unknown_rules((*options.allowed_tools, *options.disallowed_tools), shared.tools),
         *basis.history.notes,
     )
+
+
+def _describe_unknown_events(left: LeftOver | None) -> tuple[str, ...]:
+    """Return a sentence if the journal has events that another version wrote and this one cannot read."""
+    if left is None or not left.unknown_types:
+        return ()
+    types = one_line(", ".join(left.unknown_types))[:PREVIEW]
+    return (f"Cannot read some events of the journal ({types}). The session goes on without them.",)
 
 
 def _left_over(basis: Basis, shared: Shared) -> LeftOver | None:

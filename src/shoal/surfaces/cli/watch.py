@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shoal.app.picture.picture import describe_unknown_event
 from shoal.app.picture.standing import Standings
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
@@ -36,6 +37,7 @@ from shoal.surfaces.terminal.screen import Screen, screen_for
 
 if TYPE_CHECKING:
     from shoal.app.outside.watching import Run, Sighting
+    from shoal.wire.journal import Unknown
 
 
 _BOXES = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
@@ -144,10 +146,12 @@ class _Onlooker:
         self._usage = Usage()
         self._usd = 0.0
         self._ended = False
+        self._unknown: set[str] = set()
 
     def hear(self, seen: Sighting) -> None:
         event = seen.event
         if not isinstance(event, Event):
+            self._note_unknown(event)
             return
         self._standings.hear(event, seen.at / 1000)
         match event:
@@ -168,6 +172,11 @@ class _Onlooker:
         self._telling.hear(event)
         self._tell_of_team(event)
         self._draw(going_on=self._in_turn or bool(self._standings.at_work()))
+
+    def _note_unknown(self, event: Unknown) -> None:
+        if event.type not in self._unknown:
+            self._unknown.add(event.type)
+            self._telling.note(describe_unknown_event(event))
 
     def _tell_of_team(self, event: Event) -> None:
         match event:
