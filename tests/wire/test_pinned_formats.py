@@ -48,6 +48,7 @@ from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork, Order, Ra
 from shoal.core.bodies import Granted, PermissionUpdate, Rule, _Body
 from shoal.core.caps import Limits, Refusal
 from shoal.core.definitions import Problem, Source
+from shoal.core.errors import ModelError
 from shoal.core.events import Journaled, Live
 from shoal.core.mcp import ServerStanding
 from shoal.core.messages import Base64Source, Block, Message, UrlSource
@@ -298,7 +299,11 @@ def _now() -> Table:
     found = {
         group: {label: _fields(kind) for label, kind in kinds.items()} for group, kinds in FORMATS.items()
     }
-    return found | {"tool input": _tool_inputs(), "mcp tool input": _mcp_inputs()}
+    return found | {
+        "tool input": _tool_inputs(),
+        "mcp tool input": _mcp_inputs(),
+        "model test": {"error": sorted(_error_names(ModelError))},
+    }
 
 
 def _tool_inputs() -> dict[str, list[str]]:
@@ -309,6 +314,13 @@ def _tool_inputs() -> dict[str, list[str]]:
 
 def _mcp_inputs() -> dict[str, list[str]]:
     return {name: list(signature(getattr(TeamTools, name)).parameters)[1:] for name in TOOLS}
+
+
+def _error_names(base: type[ModelError]) -> Iterator[str]:
+    """Yield the names that `shoal models test --json` gives as `error`: they are those of classes."""
+    yield base.__name__
+    for kind in base.__subclasses__():
+        yield from _error_names(kind)
 
 
 def _write(table: Table) -> None:
